@@ -7,7 +7,12 @@ use interlock_config::{
     server::{Alert as Declared, AlertFormat, Channel},
     silence::Silence,
 };
-use interlock_core::{id::PipelineId, incident::Alert, pipeline::Pipeline};
+use interlock_core::{
+    id::PipelineId,
+    incident::{Alert, EVENT},
+    message::{ACTION, RUNBOOK, default_runbook, runbook},
+    pipeline::Pipeline,
+};
 use interlock_trigger::web::Web;
 use jiff::{SignedDuration, Timestamp};
 
@@ -131,6 +136,7 @@ impl Channels for LocalChannels {
         let channels = self.book.channels();
         let declared = channels.iter().find(|declared| declared.name == channel);
         let format = declared.map(|declared| declared.format).unwrap_or_default();
+        let of_route = declared.and_then(|declared| declared.runbook.clone());
         let declared = match declared.map(|declared| declared.channel.clone()) {
             Some(declared) => declared,
             None if channel == CONSOLE => Channel::Console,
@@ -143,9 +149,10 @@ impl Channels for LocalChannels {
         let (book, time_limit) = (Arc::clone(&self.book), self.time_limit);
         Box::pin(async move {
             let limit = Duration::try_from(time_limit).unwrap_or(Duration::ZERO);
-            // A pipeline that cannot be read in time is told of without its weight.
-            let _too_late =
-                tokio::time::timeout(limit, add_weight(&*book, &mut notice.alert)).await;
+            // A pipeline that cannot be read in time is told of without its weight and its own runbook.
+            let asked = declared_for(&*book, &notice.alert);
+            let pipeline = tokio::time::timeout(limit, asked).await.ok().flatten();
+            complete(&mut notice.alert, pipeline.as_deref(), of_route);
             send(notice).await
         })
     }
@@ -154,15 +161,34 @@ impl Channels for LocalChannels {
 /// Delivers one alert.
 type AlertSender = Box<dyn FnOnce(AlertMessage) -> DeliveryFuture + Send>;
 
-/// Adds how much its pipeline matters: `tier`, and `critical` where its SLA says so.
-async fn add_weight(book: &dyn Book, alert: &mut Alert) {
-    let Ok(name) = PipelineId::parse(&alert.pipeline_id) else { return };
-    let Some(pipeline) = book.pipeline(&name).await else { return };
-    if let Some(tier) = pipeline.tier {
+/// What the pipeline of an alert declares.
+async fn declared_for(book: &dyn Book, alert: &Alert) -> Option<Arc<Pipeline>> {
+    match PipelineId::parse(&alert.pipeline_id) {
+        Ok(name) => book.pipeline(&name).await,
+        Err(_belongs_to_none) => None,
+    }
+}
+
+/// Adds how much its pipeline matters (`tier`, and `critical` where its SLA says so), what to do, and where that is said: by the
+/// pipeline, else by the route, else by the page of all messages.
+fn complete(alert: &mut Alert, pipeline: Option<&Pipeline>, of_route: Option<String>) {
+    if let Some(tier) = pipeline.and_then(|pipeline| pipeline.tier) {
         alert.details.entry("tier".to_owned()).or_insert_with(|| tier.into());
     }
-    if pipeline.sla.critical {
+    if pipeline.is_some_and(|pipeline| pipeline.sla.critical) {
         alert.details.entry("critical".to_owned()).or_insert_with(|| true.into());
+    }
+    let kind = alert.details.get(EVENT).and_then(|kind| kind.as_str());
+    let known = runbook(kind.unwrap_or(&alert.alert_type));
+    if let Some(known) = known {
+        alert.details.entry(ACTION.to_owned()).or_insert_with(|| known.act.into());
+    }
+    let own = pipeline.and_then(|pipeline| pipeline.runbook.clone()).or(of_route);
+    if let Some(own) = own {
+        alert.details.insert(RUNBOOK.to_owned(), own.into());
+    } else if let Some(known) = known {
+        let link = default_runbook(known.kind);
+        alert.details.entry(RUNBOOK.to_owned()).or_insert_with(|| link.into());
     }
 }
 
@@ -208,10 +234,7 @@ impl LocalChannels {
 
 impl LocalChannels {
     async fn declared(&self, alert: &Alert) -> Option<Arc<Pipeline>> {
-        match PipelineId::parse(&alert.pipeline_id) {
-            Ok(name) => self.book.pipeline(&name).await,
-            Err(_belongs_to_none) => None,
-        }
+        declared_for(&*self.book, alert).await
     }
 
     async fn wanted_by(&self, alert: &Alert) -> Vec<String> {

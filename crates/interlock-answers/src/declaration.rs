@@ -47,7 +47,7 @@ pub fn trigger_work(kind: &TriggerKind) -> String {
         }
         TriggerKind::Http(http) => format!("{} {}", http.method, http.url),
         TriggerKind::Airflow(airflow) => format!("{} on {}", airflow.dag_id, airflow.url),
-        TriggerKind::External => "somebody else runs it".to_owned(),
+        TriggerKind::External => "watch-only: run by another system".to_owned(),
         TriggerKind::Other { name, .. } => name.clone(),
     }
 }

@@ -26,7 +26,7 @@ pub fn story_lines(story: &StoryAnswer) -> Vec<String> {
     match (&story.slot, &story.span) {
         (Some(slot), Some(span)) => lines.push(about_span(slot, span)),
         (Some(slot), None) => {
-            lines.push(format!("{} is {}.", slot.slot, slot_state(slot)));
+            lines.push(format!("{} is {}. {}", slot.slot, slot_state(slot), story.headline));
             lines.extend(about_slot(slot).into_iter().map(|line| format!("  {line}")));
         }
         (None, _) => lines.extend(story.absence.as_ref().map(|it| it.sentence.clone())),
@@ -50,12 +50,11 @@ fn about_slot(slot: &SlotAnswer) -> Vec<String> {
     if let (Some(date), Some(at), Some(by)) = (slot.date, slot.opened_at, &slot.opened_by) {
         let generation = slot.generation;
         lines.push(format!(
-            "It stands for {date}; generation {generation} was opened at {at} by {by}."
+            "It is the run of {date}; generation {generation} was opened at {at} by {by}."
         ));
     }
-    lines
-        .extend(slot.closes_at.map(|at| format!("Unless something happens it is closed at {at}.")));
-    lines.extend(slot.retry_at.map(|at| format!("It is tried again at {at}.")));
+    lines.extend(slot.closes_at.map(|at| format!("It is closed at {at} at the latest.")));
+    lines.extend(slot.retry_at.map(|at| format!("The next attempt starts at {at}.")));
     lines.extend(slot.sla.iter().flat_map(promises));
     let marks = marks(&slot.marks);
     if !marks.is_empty() {
@@ -67,10 +66,10 @@ fn about_slot(slot: &SlotAnswer) -> Vec<String> {
 /// What a slot promised about time when it was opened.
 fn promises(sla: &SlaAnswer) -> Vec<String> {
     let mut lines = Vec::new();
-    lines.extend(sla.evaluation_at.map(|at| format!("It is to be evaluated by {at}.")));
+    lines.extend(sla.evaluation_at.map(|at| format!("Its evaluation is due by {at}.")));
     lines.extend(sla.breach_at.map(|at| match sla.warning_at {
-        Some(warning) => format!("It is to be completed by {at}; from {warning} that is at risk."),
-        None => format!("It is to be completed by {at}."),
+        Some(warning) => format!("Its completion is due by {at}; from {warning} on it is at risk."),
+        None => format!("Its completion is due by {at}."),
     }));
     let budget = sla.max_duration_seconds.map(|it| duration::format(SignedDuration::from_secs(it)));
     lines.extend(budget.map(|budget| format!("It may take {budget} from its first sensor.")));
@@ -106,7 +105,7 @@ fn about_incident(found: &IncidentDetailAnswer) -> Vec<String> {
     let mut lines = vec![head];
     lines.extend(deliveries.iter().map(|delivery| format!("  {}", about_delivery(delivery))));
     if deliveries.is_empty() {
-        lines.push("  every channel that asks for it has it".to_owned());
+        lines.push("  its alert was delivered".to_owned());
     }
     lines
 }
@@ -122,7 +121,7 @@ fn about_delivery(delivery: &DeliveryAnswer) -> String {
         String::new()
     };
     let (next, reason) = (next.unwrap_or_default(), reason.unwrap_or_default());
-    format!("{channel}: that it is {tells}: {}{times}{next}{reason}", delivery.state)
+    format!("{channel}: alert \"{tells}\" {}{times}{next}{reason}", delivery.state)
 }
 
 /// An event as a line of text.
@@ -142,7 +141,7 @@ fn said(event: &EventAnswer) -> String {
     let text = |name: &str| event.details.get(name).and_then(|value| value.as_str());
     if event.kind == REQUEST_REJECTED {
         let word = text("request");
-        return word.map_or_else(String::new, |word| format!(" (somebody asked for `{word}`)"));
+        return word.map_or_else(String::new, |word| format!(" (the request was `{word}`)"));
     }
     if event.kind != REPORT_REJECTED {
         return String::new();

@@ -118,7 +118,7 @@ pub fn incident_row(incident: &IncidentAnswer) -> [String; 8] {
         message = one_line(&format!("{message} [{}{note}]", hand.by));
     }
     if let Some(held) = &incident.held {
-        message = one_line(&format!("{message} [nobody was told: {held}]"));
+        message = one_line(&format!("{message} [alert held back: {held}]"));
     }
     [
         incident.state.clone(),

@@ -339,7 +339,7 @@ fn foreign() -> ApiError {
 fn nobody() -> ApiError {
     ApiError::new(
         ErrorCode::TokenNeeded,
-        "this needs a token, and none or a wrong one was shown",
+        "this needs a token; none was sent, or one that is not valid",
         "Send `Authorization: Bearer TOKEN`; `interlock token create` makes one.",
     )
 }
@@ -355,7 +355,7 @@ fn not_enough(need: Need) -> ApiError {
 fn too_many(wait: Duration) -> ApiError {
     ApiError::new(
         ErrorCode::TooManyWrongTokens,
-        "too many wrong tokens were shown from this address",
+        "too many wrong tokens were sent from this address",
         format!("Try again in {} s, with the right one.", wait.as_secs().max(1)),
     )
 }

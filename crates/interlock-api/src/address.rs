@@ -18,7 +18,7 @@ pub enum BindError {
     },
     /// Everybody could reach it.
     #[error(
-        "`server.addr: {addr}` can be reached from other machines, and there is no token: whoever reaches it \
+        "`server.addr: {addr}` can be reached from other machines, and no token is set: everyone who reaches it \
          could do everything"
     )]
     Exposed {
@@ -92,7 +92,7 @@ mod tests {
         }
         for addr in ["0.0.0.0:0", ":0", "[::]:0"] {
             let refusal = check(addr, Exposure::LoopbackOnly).unwrap_err();
-            assert!(refusal.contains("there is no token"), "{addr}: {refusal}");
+            assert!(refusal.contains("no token is set"), "{addr}: {refusal}");
         }
         assert_eq!(check("0.0.0.0:0", Exposure::Anywhere), Ok(()));
     }

@@ -23,7 +23,7 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
                 let hint = "`server.maxRequestBody` in interlock.yaml sets the limit.";
                 return ApiError::new(ErrorCode::TooLarge, rejection.body_text(), hint);
             }
-            let message = format!("the body cannot be read: {}", rejection.body_text());
+            let message = format!("cannot read the body: {}", rejection.body_text());
             ApiError::new(ErrorCode::BrokenBody, message, "Nothing was recorded. Send it again.")
         })
     }
@@ -59,7 +59,7 @@ impl<T: RequestBody> JsonBody<T> {
 }
 
 fn bad_body<T: RequestBody>(why: &str) -> ApiError {
-    let message = format!("the body cannot be used{why}");
+    let message = format!("the body is not accepted{why}");
     ApiError::new(ErrorCode::BadBody, message, format!("Send JSON like {}.", T::EXAMPLE))
 }
 
@@ -83,7 +83,7 @@ mod tests {
         for (body, place) in [
             (r#"{"params": {"a": 1}}"#, "at `params.a`"),
             (r#"{"slots": "x"}"#, "`slots`"),
-            ("[1", "cannot be used"),
+            ("[1", "is not accepted"),
             ("{} x", "trailing"),
         ] {
             let refused = JsonBody::<RunRequest>::read(body.as_bytes()).unwrap_err();

@@ -199,7 +199,7 @@ pub(crate) fn unknown_pipeline(name: &str) -> ApiError {
 pub(crate) fn not_watched(name: &PipelineId) -> ApiError {
     ApiError::new(
         ErrorCode::NotWatched,
-        format!("{name} takes no reports: Interlock runs it itself"),
+        format!("{name} takes no reports: Interlock runs its jobs itself"),
         "Only a pipeline with `trigger: {type: external}` does. `interlock events --rejected` has it.",
     )
 }

@@ -66,7 +66,7 @@ fn shown(standing: &Standing) -> LoopAnswer {
 fn late(standing: &[Standing]) -> Option<ApiError> {
     let late = standing.iter().filter(|standing| standing.is_late()).map(|standing| {
         let (still, bound) = (standing.still_for.as_secs(), standing.bound.as_secs());
-        format!("the loop `{}` has not come round for {still} s (bound {bound} s)", standing.name)
+        format!("the loop `{}` has made no progress for {still} s (bound {bound} s)", standing.name)
     });
     let late: Vec<_> = late.collect();
     let hint = "End the process and start it again; running jobs go on and are taken up.";

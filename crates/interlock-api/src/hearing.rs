@@ -71,8 +71,8 @@ impl Stretch {
 pub(crate) async fn cannot(store: &dyn Store, hearing: &Hearing) -> bool {
     match tokio::time::timeout(TAKES_IN, leave_word(store, hearing)).await {
         Ok(Ok(())) => return true,
-        Ok(Err(error)) => tracing::warn!(%error, "that nobody hears could not be recorded"),
-        Err(_elapsed) => tracing::warn!("the store does not take that nobody hears"),
+        Ok(Err(error)) => tracing::warn!(%error, "could not record that reports cannot arrive"),
+        Err(_elapsed) => tracing::warn!("the store did not record that reports cannot arrive"),
     }
     false
 }

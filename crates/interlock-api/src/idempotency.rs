@@ -58,7 +58,7 @@ impl RequestKey {
         let text = text.filter(is_fine).ok_or_else(|| {
             ApiError::new(
                 ErrorCode::BadIdempotencyKey,
-                "the header `Idempotency-Key` cannot be used",
+                "the header `Idempotency-Key` is not accepted",
                 format!("It has 1 to {KEY_MAX} visible ASCII characters, such as a UUID."),
             )
         })?;

@@ -159,7 +159,7 @@ fn watchdog(vitals: &WatchdogVitals, page: &mut Page) {
     let findings = one(vitals.findings());
     page.counter("interlock_watchdog_findings_total", "All that the watchdog found.", findings);
     let late = one(vitals.found_late());
-    let help = "Findings whose time had passed while nobody watched.";
+    let help = "Findings made late because no watchdog was running.";
     page.counter("interlock_watchdog_found_late_total", help, late);
     let failed = one(vitals.failed());
     let help = "Checks of the watchdog that could not be done.";

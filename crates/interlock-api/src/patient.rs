@@ -43,7 +43,10 @@ impl<S> Patient<S> {
         let patience = self.patience;
         let stuck = self.stuck.get_or_insert_with(|| Box::pin(sleep(patience)));
         ready!(stuck.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "nobody reads the answer")))
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the client does not read the answer",
+        )))
     }
 }
 

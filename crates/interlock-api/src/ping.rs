@@ -53,11 +53,11 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Surface>> {
 #[utoipa::path(method(get, post, put), path = "/ping/{pipeline}", tag = "pings",
     params(("pipeline" = String, Path), 
         ("rid" = Option<String>, Query, description = "The job's own name for the run, 1 to 200 visible ASCII characters."),
-        ("create" = Option<String>, Query, description = "`1` makes a pipeline that is not there.")),
+        ("create" = Option<String>, Query, description = "`1` creates the pipeline if it does not exist.")),
     responses(
-        (status = 200, body = String, content_type = "text/plain", description = "It is durable."),
-        (status = 201, body = String, content_type = "text/plain", description = "Its pipeline was made."),
-        (status = 202, body = String, content_type = "text/plain", description = "It is durable, and nothing is owed yet.")))]
+        (status = 200, body = String, content_type = "text/plain", description = "It is stored."),
+        (status = 201, body = String, content_type = "text/plain", description = "It is stored, and its pipeline was created."),
+        (status = 202, body = String, content_type = "text/plain", description = "It is stored; no run is expected yet.")))]
 async fn ping(
     State(surface): State<Arc<Surface>>,
     path: Result<Path<String>, PathRejection>,
@@ -71,11 +71,11 @@ async fn ping(
 #[utoipa::path(method(get, post, put), path = "/ping/{pipeline}/{what}", tag = "pings",
     params(("pipeline" = String, Path), ("what" = String, Path), 
         ("rid" = Option<String>, Query, description = "The job's own name for the run, 1 to 200 visible ASCII characters."),
-        ("create" = Option<String>, Query, description = "`1` makes a pipeline that is not there.")),
+        ("create" = Option<String>, Query, description = "`1` creates the pipeline if it does not exist.")),
     responses(
-        (status = 200, body = String, content_type = "text/plain", description = "It is durable."),
-        (status = 201, body = String, content_type = "text/plain", description = "Its pipeline was made."),
-        (status = 202, body = String, content_type = "text/plain", description = "It is durable, and nothing is owed yet.")))]
+        (status = 200, body = String, content_type = "text/plain", description = "It is stored."),
+        (status = 201, body = String, content_type = "text/plain", description = "It is stored, and its pipeline was created."),
+        (status = 202, body = String, content_type = "text/plain", description = "It is stored; no run is expected yet.")))]
 async fn ping_of(
     State(surface): State<Arc<Surface>>,
     path: Result<Path<(String, String)>, PathRejection>,
@@ -121,7 +121,7 @@ impl Asked {
         let (said, exit_code) = said(what).ok_or_else(|| {
             ApiError::new(
                 ErrorCode::BadPing,
-                format!("`{}` is nothing that a job says", what.unwrap_or_default()),
+                format!("`{}` is not a kind of report", what.unwrap_or_default()),
                 "After the name comes nothing, `start`, `fail`, `log` or an exit code from 0 to 255.",
             )
         })?;
@@ -226,7 +226,7 @@ async fn place(
                 None => taken(StatusCode::OK, "OK".to_owned()),
                 Some(from) => taken(
                     StatusCode::ACCEPTED,
-                    format!("kept, and about no slot: nothing is owed before {from}\n"),
+                    format!("stored, but no run is expected before {from}\n"),
                 ),
             })
         }
@@ -255,7 +255,10 @@ fn taken(status: StatusCode, word: String) -> Response {
 }
 
 fn source(headers: &HeaderMap, peer: &str) -> String {
-    let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or("somebody");
+    let agent = headers
+        .get(USER_AGENT)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("an unnamed client");
     format!("{} from {peer}", cut(agent, SOURCE_MAX))
 }
 
@@ -273,7 +276,7 @@ pub(crate) async fn read(mut body: Body) -> Result<Option<String>, ApiError> {
         let frame = frame.map_err(|error| {
             ApiError::new(
                 ErrorCode::BrokenBody,
-                format!("the body cannot be read: {error}"),
+                format!("cannot read the body: {error}"),
                 "Nothing was recorded. Send it again.",
             )
         })?;

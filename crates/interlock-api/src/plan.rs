@@ -80,7 +80,7 @@ impl ExpectedPlan {
         let more = differs.as_ref().is_some_and(|(_, more)| *more);
         let differs = differs.map(|(told, _)| told);
         shown.remember(hash, decisions);
-        let message = "the plan is another by now";
+        let message = "the plan has changed";
         let hint = "Look at `plan`; send `etag` as `If-Match` to have that one carried out.";
         let error = ApiError::new(ErrorCode::PlanChanged, message, hint);
         let error = error.with("plan", json!(plan)).with("etag", etag);

@@ -40,7 +40,7 @@ fn rid(value: &str) -> Result<String, ApiError> {
 /// A run id that cannot be one.
 pub(crate) fn bad_rid() -> ApiError {
     let hint = format!("It has 1 to {RID_MAX} visible ASCII characters, such as a UUID.");
-    ApiError::new(ErrorCode::BadRid, "`rid` cannot be used", hint)
+    ApiError::new(ErrorCode::BadRid, "`rid` is not accepted", hint)
 }
 
 /// Whether a text may name a run.

@@ -36,8 +36,8 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for AskedQuery<T> {
         serde_path_to_error::deserialize(parameters).map(Self).map_err(|error| {
             let (parameter, problem) = (error.path().to_string(), error.inner());
             let message = match parameter.as_str() {
-                "." | "?" => format!("the query cannot be used: {problem}"),
-                parameter => format!("`{parameter}` cannot be used: {problem}"),
+                "." | "?" => format!("the query is not accepted: {problem}"),
+                parameter => format!("`{parameter}` is not accepted: {problem}"),
             };
             let hint = "/api/v1/openapi.json has each route's parameters.";
             ApiError::new(ErrorCode::BadParameter, message, hint)
@@ -58,8 +58,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for AskedBody<T> {
         let mut json = serde_json::Deserializer::from_slice(body);
         serde_path_to_error::deserialize(&mut json).map(Self).map_err(|error| {
             let message = match error.path().to_string().as_str() {
-                "." => format!("the body cannot be used: {}", error.inner()),
-                field => format!("`{field}` of the body cannot be used: {}", error.inner()),
+                "." => format!("the body is not accepted: {}", error.inner()),
+                field => format!("`{field}` of the body is not accepted: {}", error.inner()),
             };
             let hint = "/api/v1/openapi.json has each route's body.";
             ApiError::new(ErrorCode::BadBody, message, hint)
@@ -117,7 +117,7 @@ impl ReaderSource {
             Ok(answer) => Ok(answer?),
             Err(broken) => Err(ApiError::new(
                 ErrorCode::StoreUnreachable,
-                format!("the plan was not made: {broken}"),
+                format!("cannot make the plan: {broken}"),
                 "Try again; the log says what happened.",
             )),
         }

@@ -113,7 +113,7 @@ async fn openapi_document(Extension(document): Extension<DocumentText>) -> Respo
 async fn nothing_here(request: Request) -> Response {
     ApiError::new(
         ErrorCode::NotFound,
-        format!("there is nothing at {}", request.uri().path()),
+        format!("there is no resource at {}", request.uri().path()),
         "There are /ping/PIPELINE, /api/v1/…, /healthz, /readyz and /metrics.",
     )
     .into_response()
@@ -122,8 +122,8 @@ async fn nothing_here(request: Request) -> Response {
 async fn not_so(request: Request) -> Response {
     ApiError::new(
         ErrorCode::MethodNotAllowed,
-        format!("{} does not take {}", request.uri().path(), request.method()),
-        "The header `Allow` says what it takes.",
+        format!("{} does not accept {}", request.uri().path(), request.method()),
+        "The header `Allow` says what it accepts.",
     )
     .into_response()
 }

@@ -119,7 +119,7 @@ impl Running {
     pub fn stop(self) {
         let _it_has_ended = self.stop.send(true);
         if self.thread.join().is_err() {
-            tracing::error!("the thread of the HTTP interface had panicked");
+            tracing::error!("the thread of the HTTP interface crashed");
         }
     }
 }
@@ -230,7 +230,7 @@ async fn take(
         }
         match address::bind(&address.to_string(), Exposure::LoopbackOnly) {
             Ok(listener) => {
-                tracing::info!("{address} is free; reports can come over HTTP");
+                tracing::info!("{address} is free; jobs can report over HTTP");
                 surface.is_reached(Reach::At(address));
                 then();
                 return asynchronous(listener);
@@ -253,10 +253,10 @@ async fn watch_loops(surface: Arc<Surface>) {
         let late = standing.iter().filter(|standing| standing.is_late());
         let late: BTreeSet<_> = late.map(|standing| standing.name).collect();
         for name in late.difference(&late_before) {
-            tracing::error!("the loop `{name}` has not come round in time; /healthz says so");
+            tracing::error!("the loop `{name}` makes no progress; /healthz says so");
         }
         for name in late_before.difference(&late) {
-            tracing::info!("the loop `{name}` comes round again");
+            tracing::info!("the loop `{name}` makes progress again");
         }
         late_before = late;
         tokio::time::sleep(LOOK_EVERY).await;
@@ -288,7 +288,7 @@ async fn read_tokens(surface: Arc<Surface>, door: Doorkeeper) {
             match stored_tokens(store.as_ref()).await {
                 Ok(tokens) => door.take(tokens),
                 Err(error) => {
-                    tracing::warn!(%error, "the tokens cannot be read; the last ones hold");
+                    tracing::warn!(%error, "cannot read the tokens; the last ones stay in force");
                 }
             }
         }
@@ -327,7 +327,7 @@ async fn answer(
                 tokio::spawn(connection.talk(certificate.clone(), stopped.clone()));
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be taken");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(PAUSE).await;
             }
         }

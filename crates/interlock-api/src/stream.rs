@@ -182,7 +182,7 @@ impl Subscriber {
             let page = {
                 let _permit = self.hub.reading().await.ok_or(StreamEnd::Closed)?;
                 self.store.events(None, self.after, BATCH).await.map_err(|error| {
-                    tracing::warn!(%error, "a stream cannot be read from the store");
+                    tracing::warn!(%error, "cannot read a stream from the store");
                     StreamEnd::Behind
                 })?
             };

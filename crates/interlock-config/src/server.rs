@@ -224,6 +224,8 @@ pub struct Alert {
     pub recovered: u32,
     /// Again after so long, while it lasts and nobody looks at it.
     pub repeat: Option<SignedDuration>,
+    /// Where people read what to do, for pipelines that do not say.
+    pub runbook: Option<String>,
     /// Whether many at once are one message; what its kind does when absent.
     pub digest: Option<bool>,
     /// What a program is sent.

@@ -317,7 +317,7 @@ pub fn refusal(pipeline: &Pipeline, schedule: Option<&ScheduleId>) -> Option<Str
     match pipeline.trigger.as_ref().map(|trigger| &trigger.kind) {
         None => return Some(format!("{name} has no trigger, so there is nothing to run")),
         Some(TriggerKind::External) => {
-            return Some(format!("somebody else runs {name}; Interlock only watches it"));
+            return Some(format!("{name} is watch-only: Interlock does not run its jobs"));
         }
         Some(_) => {}
     }

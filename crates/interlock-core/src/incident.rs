@@ -224,7 +224,7 @@ const OPENS: &[Opens] = &[
         "RUN_UNCERTAIN",
         UNCERTAIN,
         Level::Error,
-        ("run_uncertain", "has a run that cannot be found"),
+        ("run_uncertain", "has a run whose outcome is not known"),
     ),
     opens(
         "VALIDATION_EXHAUSTED",
@@ -237,13 +237,13 @@ const OPENS: &[Opens] = &[
         "SCHEDULE_UNKNOWN",
         UNKNOWN,
         Level::Warning,
-        ("schedule_unknown", "may have been missed: Interlock could not see"),
+        ("schedule_unknown", "could not be observed"),
     ),
     opens(
         "CONFIG_BROKEN",
         CONFIG,
         Level::Warning,
-        ("config_broken", "is broken, and what was loaded before stays in force"),
+        ("config_broken", "is broken; the last good version stays in force"),
     ),
     opens(
         "IRREGULAR_SCHEDULE_MISSED",
@@ -253,77 +253,92 @@ const OPENS: &[Opens] = &[
     ),
     opens("RUN_STUCK", STUCK, Level::Error, ("stuck_run", "has a run that does not end")),
     opens("SLA_WARNING", SLA_AT_RISK, Level::Warning, ("sla_warning", "may not complete in time")),
-    opens("SLA_BREACH", SLA, Level::Error, ("sla_breach", "broke its SLA")),
+    opens("SLA_BREACH", SLA, Level::Error, ("sla_breach", "did not keep its SLA")),
     opens(
         "RELATIVE_SLA_WARNING",
         BUDGET_AT_RISK,
         Level::Warning,
-        ("relative_sla_warning", "may take longer than it may"),
+        ("relative_sla_warning", "may take longer than its limit"),
     ),
     opens(
         "RELATIVE_SLA_BREACH",
         BUDGET,
         Level::Error,
-        ("relative_sla_breach", "took longer than it may"),
+        ("relative_sla_breach", "took longer than its limit"),
     ),
     opens(
         "SENSOR_DEADLINE_EXPIRED",
         NO_SENSOR,
         Level::Error,
-        ("sensor_deadline_expired", "got no sensor in time"),
+        ("sensor_deadline_expired", "did not get its sensor in time"),
     ),
     opens(
         "POST_RUN_SENSOR_MISSING",
         POST_RUN,
         Level::Warning,
-        ("post_run_sensor_missing", "was not reported on after its run"),
+        ("post_run_sensor_missing", "ran, but the report about its result did not arrive"),
     ),
     opens(
         "POST_RUN_FAILED",
         POST_RUN_BAD,
         Level::Error,
-        ("post_run_failed", "completed, and its result does not pass the postRun rules"),
+        ("post_run_failed", "completed, but its result does not pass the postRun rules"),
     ),
-    opens("REPORT_EXTRA", EXTRA, Level::Warning, ("report_extra", "reported more than once")),
+    opens(
+        "REPORT_EXTRA",
+        EXTRA,
+        Level::Warning,
+        ("report_extra", "sent a report that fits no run"),
+    ),
     opens(
         "JOB_NOT_WATCHED",
         NOT_WATCHED,
         Level::Warning,
-        ("job_not_watched", "gets reports, and is nothing that is watched"),
+        ("job_not_watched", "gets reports, but Interlock does not watch it"),
     ),
-    opens("TRIGGER_RECOVERED", RECOVERED, Level::Info, ("trigger_recovered", "was opened late")),
-    opens("PIPELINE_PAUSED", PAUSED, Level::Warning, ("pipeline_paused", "is paused for long")),
+    opens(
+        "TRIGGER_RECOVERED",
+        RECOVERED,
+        Level::Info,
+        ("trigger_recovered", "was opened late, by a repair"),
+    ),
+    opens(
+        "PIPELINE_PAUSED",
+        PAUSED,
+        Level::Warning,
+        ("pipeline_paused", "has been paused for long"),
+    ),
     opens(
         "WATCHDOG_DEGRADED",
         DEGRADED,
         Level::Error,
-        ("watchdog_degraded", "is not wholly watched"),
+        ("watchdog_degraded", "cannot carry out all watchdog checks"),
     ),
-    opens("PIPELINE_SET_ASIDE", ASIDE, Level::Error, ("pipeline_set_aside", "was set aside")),
+    opens("PIPELINE_SET_ASIDE", ASIDE, Level::Error, ("pipeline_set_aside", "is in quarantine")),
     opens(
         "CLOCK_JUMP",
         CLOCK,
         Level::Error,
-        ("clock_jump", "went forward while no time passed, and nothing is planned"),
+        ("clock_jump", "jumped forward, and Interlock plans nothing"),
     ),
-    opens(
-        "CLOCK_SKEW",
-        SKEW,
-        Level::Error,
-        ("clock_skew", "and the store do not agree on the time"),
-    ),
+    opens("CLOCK_SKEW", SKEW, Level::Error, ("clock_skew", "and the clock of the store disagree")),
     opens(
         "INVARIANT_BROKEN",
         INVARIANT,
         Level::Error,
-        ("invariant_broken", "is not as it must always be"),
+        ("invariant_broken", "breaks a rule that must always hold"),
     ),
-    opens("BARK_LOST", BARK_LOST, Level::Error, ("bark_lost", "barked, and not everybody heard")),
+    opens(
+        "BARK_LOST",
+        BARK_LOST,
+        Level::Error,
+        ("bark_lost", "sent a test alert that did not reach every channel"),
+    ),
     opens(
         "HTTP_UNREACHABLE",
         HTTP,
         Level::Error,
-        ("http_unreachable", "cannot be reached, and whoever reports to it is not heard"),
+        ("http_unreachable", "cannot be reached, so jobs cannot report"),
     ),
     opens(
         "CERTIFICATE_UNUSABLE",
@@ -335,45 +350,40 @@ const OPENS: &[Opens] = &[
         "ARCHIVE_BEHIND",
         ARCHIVE,
         Level::Warning,
-        ("archive_behind", "is behind, and the store keeps what it has not taken"),
+        ("archive_behind", "is behind; the store keeps what is not archived yet"),
     ),
     opens(
         "INSTANCE_GONE",
         GONE,
         Level::Warning,
-        ("instance_gone", "is gone, and others do its work"),
+        ("instance_gone", "is gone; other instances do its work"),
     ),
     opens(
         "STORE_UNSAFE",
         UNSAFE,
         Level::Warning,
-        ("store_unsafe", "may lose what it has acknowledged"),
+        ("store_unsafe", "may lose writes that it has acknowledged"),
     ),
-    opens(
-        "FILES_DIFFER",
-        FILES,
-        Level::Error,
-        ("files_differ", "are not the same, and pipelines may not run as they should"),
-    ),
+    opens("FILES_DIFFER", FILES, Level::Error, ("files_differ", "differ")),
     opens(
         "STORE_ROLLBACK",
         ROLLBACK,
         Level::Error,
-        ("store_rollback", "has forgotten what it acknowledged"),
+        ("store_rollback", "has lost writes that it had acknowledged"),
     ),
     opens(
         "STORE_RECOVERED",
         DAMAGED,
         Level::Error,
-        ("store_recovered", "was damaged and is set aside"),
+        ("store_recovered", "was damaged; Interlock goes on with what could be read"),
     ),
-    opens("PROCESS_HUNG", HUNG, Level::Error, ("process_hung", "hung, and was ended")),
-    opens("PROCESS_DIED", DIED, Level::Warning, ("process_died", "died, and was started again")),
+    opens("PROCESS_HUNG", HUNG, Level::Error, ("process_hung", "hung and was ended")),
+    opens("PROCESS_DIED", DIED, Level::Warning, ("process_died", "died and was started again")),
     opens(
         "PROCESS_GIVEN_UP",
         GIVEN_UP,
         Level::Error,
-        ("process_given_up", "died too often, and is not started again"),
+        ("process_given_up", "died too often and is not started again"),
     ),
     // It goes where a miss would go.
     opens("BARK", BARK, Level::Error, ("schedule_missed", "is a test of the alerts")),
@@ -519,7 +529,7 @@ pub fn by_hand(state: Option<IncidentState>, hand: Hand) -> Result<&'static str,
             Ok(RESOLVED_BY_HAND)
         }
         (Some(IncidentState::Resolved), Hand::Acknowledge | Hand::Resolve) => {
-            Err("it is resolved already")
+            Err("the incident is already resolved")
         }
         (None, Hand::Acknowledge | Hand::Resolve | Hand::Note) => Err("there is no such incident"),
     }
@@ -538,6 +548,28 @@ pub fn is_trouble(kind: &str) -> bool {
 /// The kinds of incidents: those of the events that open them.
 pub fn incident_kinds() -> impl Iterator<Item = &'static str> {
     OPENS.iter().map(|rule| rule.event)
+}
+
+/// How alerts of a kind of event begin to be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IncidentKind {
+    /// How bad it is.
+    pub level: Level,
+    /// What routes know it by.
+    pub alert_type: &'static str,
+    /// What happened, as alerts say it.
+    pub says: &'static str,
+    /// The events that resolve it, apart from an operator.
+    pub resolved_by: &'static str,
+}
+
+/// What is known of the incidents that a kind of event opens.
+pub fn incident_kind(kind: &str) -> Option<IncidentKind> {
+    let Opens { family, level, alert_type, says, .. } =
+        OPENS.iter().find(|rule| rule.event == kind)?;
+    let ends = RESOLVES.iter().find(|(_, families)| families.contains(family));
+    let ends = ends.map(|(event, _)| *event).filter(|event| *event != RESOLVED_BY_HAND);
+    Some(IncidentKind { level: *level, alert_type, says, resolved_by: ends.unwrap_or_default() })
 }
 
 /// Whether anything can follow from events of a kind.
@@ -599,7 +631,13 @@ impl Family {
             (Scope::Day, Some((schedule, date)), _) => {
                 format!("Pipeline {pipeline} schedule {schedule} {says} on {date}")
             }
-            (Scope::Thing, _, Some(thing)) => format!("{thing} {says}"),
+            (Scope::Thing, _, Some(thing)) => match thing.strip_prefix("the ") {
+                Some(rest) => format!("The {rest} {says}"),
+                None => format!("{thing} {says}"),
+            },
+            (Scope::Pipeline, ..) if **pipeline == PipelineId::system() => {
+                format!("Interlock {says}")
+            }
             (Scope::Day | Scope::Thing | Scope::Pipeline | Scope::Key, ..) => {
                 format!("Pipeline {pipeline} {says}")
             }

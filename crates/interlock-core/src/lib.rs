@@ -7,7 +7,7 @@
 //! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`], [`outbound`]), when it is ([`clock`]), who is
 //! who ([`id`]), when something is owed ([`zone`], [`calendar`], [`cron`], [`schedule`]), whether it
 //! should run ([`sensor`], [`readiness`], [`arrival`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), who is
-//! told ([`incident`]), and the whole declaration ([`pipeline`]), of
+//! told ([`incident`], [`message`]), and the whole declaration ([`pipeline`]), of
 //! which [`agenda`] keeps what opening slots needs, by [`catchup`] too.
 
 pub mod text;
@@ -52,6 +52,8 @@ pub mod sla;
 pub mod usual_duration;
 
 pub mod incident;
+
+pub mod message;
 
 pub mod pipeline;
 

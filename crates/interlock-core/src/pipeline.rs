@@ -46,6 +46,8 @@ pub struct Pipeline {
     pub owner: Option<String>,
     /// For people.
     pub description: Option<String>,
+    /// Where people read what to do when it goes wrong; carried to alerts.
+    pub runbook: Option<String>,
     /// How much it matters, 1 being most; carried to alerts.
     pub tier: Option<u32>,
     /// For routing and filtering.

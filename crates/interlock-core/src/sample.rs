@@ -27,6 +27,7 @@ pub(crate) fn pipeline(overlap: OverlapPolicy) -> Pipeline {
         tier: None,
         owner: None,
         description: None,
+        runbook: None,
         labels: BTreeMap::new(),
         zone: None,
         starts: vec![],

@@ -228,6 +228,22 @@ impl SkipReason {
         })
     }
 
+    /// Why, for people, after "skipped:".
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Overlap => "the run before it was still going",
+            Self::Superseded => "a newer slot took its place",
+            Self::Expired => "too old by the time that it could run",
+            Self::NoCatchup => "missed, and no catch-up is set",
+            Self::Capped => "missed, and beyond the catch-up limit",
+            Self::Paused => "the pipeline was paused",
+            Self::NotReady => "it was not ready in time",
+            Self::NoSensor => "its sensor was not reported in time",
+            Self::Retired => "the pipeline or schedule was removed",
+            Self::DryRun => "dry run: nothing is started",
+        }
+    }
+
     /// Whether a slot that was skipped for this reason counts as missed for people.
     pub fn counts_as_missed(self) -> bool {
         matches!(self, Self::NoCatchup | Self::Expired | Self::Capped)
@@ -312,6 +328,15 @@ impl SlotState {
     /// Whether it is still to be decided.
     pub fn is_open(self) -> bool {
         matches!(self, Self::Open(_))
+    }
+
+    /// What an event that a slot closes with says: the reason of a skip, else the state.
+    pub fn in_words(self) -> String {
+        match self {
+            Self::Closed(Disposition::Skipped(reason)) => reason.in_words().to_owned(),
+            Self::Closed(disposition) => disposition.as_str().to_owned(),
+            Self::Open(state) => state.as_str().to_owned(),
+        }
     }
 }
 

@@ -83,7 +83,7 @@ impl Drop for OwedAnswer {
         let result = TraitResult {
             status: TraitStatus::Error,
             value: None,
-            reason: Some("asking the evaluator broke off: a mistake in Interlock".to_owned()),
+            reason: Some("the call to the evaluator crashed: a bug in Interlock".to_owned()),
             category: Some(FailureCategory::EvaluatorCrash),
         };
         self.send(Answered { result, at: None });

@@ -180,7 +180,7 @@ impl Engine {
         let pipelines = conflicts.len();
         tracing::warn!(
             pipelines, first = %pipeline, refusal,
-            "others wrote to pipelines that were about to be written; loading those again"
+            "other writers changed pipelines of this pass; loading them again"
         );
         self.reload_all(&conflicts).await
     }
@@ -262,7 +262,7 @@ impl Engine {
 
 /// Nothing was started; what becomes of it is found out when the lease is sure again.
 fn not_trusted() -> StartFailure {
-    let message = "the lease may have run out before it was started".to_owned();
+    let message = "the lease may have ended before the job started".to_owned();
     StartFailure { message, category: FailureCategory::Transient, may_have_started: true }
 }
 

@@ -258,7 +258,7 @@ impl Engine {
             }
             Ok(_) => Some(Last::as_read(state)),
             Err(reason) => {
-                tracing::warn!(pipeline = %name, %reason, "what was declared last cannot be read again");
+                tracing::warn!(pipeline = %name, %reason, "cannot read the last declaration again");
                 Some(Last::as_read(state))
             }
         }

@@ -42,15 +42,16 @@ impl Engine {
             Look::Jumped(by) => {
                 let by = duration::format(by);
                 let message = format!(
-                    "it went {by} forward while no time passed; planning goes on when it has held for 5 minutes, \
-                     has gone back, or somebody acknowledges this incident"
+                    "it went {by} forward while no time passed; planning goes on when the time has held for 5 minutes or has \
+                     gone back, or when an operator acknowledges this incident"
                 );
                 tracing::error!("the clock jumped: {message}");
                 self.say_of_the_clock("CLOCK_JUMP", message, now).await?;
             }
             Look::Settled => {
-                tracing::info!("the clock is believed again");
-                self.say_of_the_clock("CLOCK_STEADY", "it is believed again".into(), now).await?;
+                tracing::info!("the clock is trusted again");
+                self.say_of_the_clock("CLOCK_STEADY", "the clock is trusted again".into(), now)
+                    .await?;
             }
         }
         Ok(look.is_believed())

@@ -164,10 +164,10 @@ pub enum EngineError {
     #[error("{0}")]
     Damaged(String),
     /// A declaration cannot be had.
-    #[error("its declaration cannot be had: {0}")]
+    #[error("cannot load the pipeline definition: {0}")]
     Declaration(String),
     /// Somebody else owns the shard now: stop at once (S9).
-    #[error("another instance owns the pipelines now")]
+    #[error("another instance owns these pipelines now")]
     Deposed,
 }
 

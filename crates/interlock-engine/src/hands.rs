@@ -66,16 +66,14 @@ impl Engine {
                         plan.event(event.detail("thing", thing.as_str()));
                         Ok(json!({ "event": kind }))
                     }
-                    None => {
-                        Err(format!("`{event}` is nothing that Interlock notices about itself"))
-                    }
+                    None => Err(format!("`{event}` is not a notice of Interlock")),
                 }
             }
             InboxRecord::Heard { instance, since, until, after } => {
                 self.hear((instance, after.as_deref()), (*since, *until), now, plan).await?
             }
             InboxRecord::Bark { id, by } => {
-                let message = format!("{by} asked for it; nothing is wrong, nothing need be done");
+                let message = format!("{by} sent a test alert; nothing is wrong, nothing to do");
                 let event = Event::of("BARK", now, message).detail("bark", id.as_str());
                 plan.event(event.detail("test", true));
                 Ok(json!({ "incident": format!("bark:{id}") }))
@@ -111,7 +109,7 @@ impl Engine {
         (key, word): (&str, &str),
     ) -> Result<Result<(&'static str, IncidentState), String>, EngineError> {
         let Some(hand) = Hand::parse(word) else {
-            return Ok(Err(format!("`{word}` is nothing that can be done with an incident")));
+            return Ok(Err(format!("`{word}` is not an action on an incident")));
         };
         let known = self.pipelines.0.get(pipeline).and_then(|state| state.incidents.get(key));
         let state = match known {
@@ -192,7 +190,7 @@ impl Engine {
         let found = self.store.read(pipeline, std::slice::from_ref(&key)).await?;
         let row = found.into_iter().next().flatten();
         let Some(Row { record: Record::Outbox(record), revision }) = row else {
-            return Ok(Err(format!("nothing of that name waits to be sent: `{name}`")));
+            return Ok(Err(format!("there is no undelivered alert `{name}`")));
         };
         if record.claimed_until.is_some_and(|until| now < until) {
             return Ok(Err(format!("`{name}` is being sent now")));
@@ -256,7 +254,7 @@ fn hand_event(
     (by, note): (&str, Option<&str>),
     now: Timestamp,
 ) -> Event<'static> {
-    let message = note.map_or_else(|| format!("{by} says so"), str::to_owned);
+    let message = note.map_or_else(|| format!("by {by}"), str::to_owned);
     let event = Event::of(kind, now, message).detail("incident", key).detail("by", by);
     match note {
         Some(note) => event.detail("note", note),

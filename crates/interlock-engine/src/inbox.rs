@@ -145,7 +145,7 @@ impl Engine {
         plan: &mut Planned,
     ) -> Result<Answer, EngineError> {
         let InboxRecord::Complete { run_id, success, message, category, metadata } = asked else {
-            return Ok(Err("it is no end of a run".to_owned()));
+            return Ok(Err("the request gives no end of a run".to_owned()));
         };
         let is_watched =
             spec.trigger.as_ref().is_some_and(|trigger| trigger.kind == TriggerKind::External);
@@ -165,7 +165,8 @@ impl Engine {
             let category = category.as_deref().map(FailureCategory::parse);
             let category = category.and_then(Result::ok);
             let category = category.unwrap_or(FailureCategory::Transient);
-            let message = message.as_deref().unwrap_or("it was reported failed").into();
+            let message =
+                message.as_deref().unwrap_or("an operator reported that it failed").into();
             Outcome::Failure { message, category, metadata }
         };
         Ok(self.complete(pipeline, run_id, now, outcome))
@@ -189,7 +190,7 @@ impl Engine {
         Ok(match self.follow_report(&hearing, Some(key), plan).await? {
             Told::Placed(result) => Ok(result),
             Told::Rejected(reason) | Told::NotWatched(reason) => Err(reason),
-            Told::Waits => Err(format!("{id} is not under way")),
+            Told::Waits => Err(format!("{id} is not running")),
         })
     }
 
@@ -273,7 +274,7 @@ impl Engine {
             | InboxRecord::SendAgain { .. }
             | InboxRecord::Asked { .. }
             | InboxRecord::Unreadable { .. }
-            | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
+            | InboxRecord::Bark { .. } => Err("the request names no declaration".to_owned()),
             InboxRecord::Complete { .. } => {
                 self.apply_end((pipeline, &spec), (&entry.record, now), plan).await?
             }
@@ -288,7 +289,7 @@ impl Engine {
         plan: &mut Planned,
     ) -> Result<Answer, EngineError> {
         let InboxRecord::Run { slot, force, params, webhook } = asked else {
-            return Ok(Err("it asks for no run".to_owned()));
+            return Ok(Err("the request asks for no run".to_owned()));
         };
         let wish = Wish { params: params.clone(), force: *force, ..Wish::default() };
         let asked_by = if *webhook { TriggerType::Webhook } else { TriggerType::Manual };
@@ -322,7 +323,7 @@ impl Engine {
         let mut slot = Slot::open(OpenState::Waiting, opening).promising(spec.sla.out_of_turn());
         slot.wish = Some(Box::new(wish));
         plan.slot(&place, 0, &slot);
-        plan.event(Event::of("SLOT_OPENED", now, "somebody asked for it").about(&place));
+        plan.event(Event::of("SLOT_OPENED", now, "requested by an operator").about(&place));
         json!({ "slot": format!("{pipeline}/manual/{nominal}") })
     }
 
@@ -417,7 +418,7 @@ impl Engine {
             }
             (None, Some(_)) if self.is_below_floor(name.nominal, now).await? => {
                 return Ok(Err(format!(
-                    "{schedule}/{} is older than what is kept: whether it ran is not known any more \
+                    "{schedule}/{} is older than the ledger keeps: whether it ran is no longer known \
                      (`interlock backfill start --assume-missing` runs it all the same)",
                     name.nominal
                 )));
@@ -429,12 +430,12 @@ impl Engine {
                 (slot, 0)
             }
             (None, _) => {
-                return Ok(Err(format!("{schedule} owes no slot at {}", name.nominal)));
+                return Ok(Err(format!("{schedule} has no slot at {}", name.nominal)));
             }
         };
         slot.0.wish = Some(Box::new(wish));
         plan.slot(&place, slot.1, &slot.0);
-        let message = format!("generation {}, somebody asked for it", slot.0.generation);
+        let message = format!("generation {}, requested by an operator", slot.0.generation);
         plan.event(Event::of("SLOT_OPENED", now, message).about(&place));
         Ok(Ok(json!({ "slot": format!("{pipeline}/{schedule}/{}", name.nominal) })))
     }
@@ -456,9 +457,10 @@ impl Engine {
             Some(Ending::AskTheJob) => {
                 let host = open.last_run().and_then(|run| self.host.other(&run.record.metadata));
                 Ok(host.map_or_else(
-                    || json!({ "state": "the job was asked to end" }),
+                    || json!({ "state": "Interlock asked the job to end" }),
                     |host| {
-                        let state = format!("{host}, where the job runs, is asked to end it");
+                        let state =
+                            format!("Interlock asked {host}, where the job runs, to end it");
                         json!({ "state": state, "host": host })
                     },
                 ))
@@ -505,7 +507,7 @@ impl Engine {
         let open = self.pipelines.0.get(pipeline).and_then(|state| state.open.get(&place));
         let known = open.is_some_and(|open| open.runs.iter().any(|run| run.key == key));
         if owner != *pipeline || !known {
-            return Err(format!("{run_id} is not under way"));
+            return Err(format!("{run_id} is not running"));
         }
         let what = NewsOf::Job(What::Finished(outcome));
         self.news.push_back(News { run_id: run_id.to_owned(), at: now, what });
@@ -517,7 +519,7 @@ impl Engine {
 fn nothing_ran((nominal, schedule): &SlotPlace, slot: &Slot) -> Option<String> {
     let is_record = schedule.is_control() && slot.generation == 0;
     is_record
-        .then(|| format!("{schedule}/{nominal} only says what a schedule did; nothing ran in it"))
+        .then(|| format!("{schedule}/{nominal} records what a stop schedule did; no job ran in it"))
 }
 
 /// Why a run of a pipeline cannot be asked for, if so.
@@ -525,7 +527,7 @@ fn nothing_to_start(spec: &Pipeline) -> Option<String> {
     match spec.trigger.as_ref().map(|trigger| &trigger.kind) {
         None => Some(format!("{} has no trigger, so there is nothing to run", spec.name)),
         Some(TriggerKind::External) => {
-            Some(format!("somebody else runs {}; Interlock only watches it", spec.name))
+            Some(format!("{} is watch-only: Interlock does not run its jobs", spec.name))
         }
         Some(_) => None,
     }

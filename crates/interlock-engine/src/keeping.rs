@@ -53,7 +53,7 @@ impl Engine {
         let Keeping { kind, id, value, by } = asked;
         let Some((_, prefix, [kept, forgotten])) = KINDS.iter().find(|(word, ..)| word == kind)
         else {
-            return Ok(Err(format!("`{kind}` is nothing that is kept")));
+            return Ok(Err(format!("`{kind}` is not a kind of setting")));
         };
         if *pipeline != PipelineId::system() {
             return Ok(Err(format!("it belongs to `_system`, not to {pipeline}")));

@@ -191,7 +191,11 @@ impl Engine {
                     self.look_up_at(asked, plus(at, LOOK_EVERY));
                     return Ok(None);
                 }
-                teller.cancelled(at, &format!("it had not been started: {why}"), &mut plan);
+                teller.cancelled(
+                    at,
+                    &format!("it was ended before its job started: {why}"),
+                    &mut plan,
+                );
             }
             NewsOf::LookedUp(LookUp::NeverStarted) => {
                 teller.start_after_all(at, (asked, &self.host), &mut plan);
@@ -240,7 +244,7 @@ impl Engine {
             // Better today's word on retries than a job whose end nobody takes down.
             Err(reason) => match self.specs.pipeline(pipeline, state.version).await {
                 Ok(spec) => {
-                    tracing::warn!(%pipeline, reason, "its version of then cannot be had");
+                    tracing::warn!(%pipeline, reason, "cannot load the slot's pipeline version; using the current one");
                     spec
                 }
                 Err(reason) => return Err(EngineError::Declaration(reason)),
@@ -277,7 +281,7 @@ impl<'a> Teller<'a> {
         if self.uncertain_since().is_some() {
             // It was found after all; the mark stays on the slot.
             plan.about_run(self.run, BTreeMap::from([(UNCERTAIN_SINCE.into(), Value::Null)]));
-            plan.event(self.event("RUN_FOUND", at, "its job runs"));
+            plan.event(self.event("RUN_FOUND", at, "its job was found running"));
             return;
         }
         plan.run(self.run, RunEvent::Started, |record| {
@@ -299,7 +303,7 @@ impl<'a> Teller<'a> {
             asked.host = name.as_str().map(str::to_owned);
             plan.about_run(self.run, BTreeMap::from([(key, name)]));
         }
-        plan.event(self.event("JOB_TRIGGERED", at, "it had not been started"));
+        plan.event(self.event("JOB_TRIGGERED", at, "its job had not started; starting it now"));
         plan.acts.push(Act::Start(Box::new(asked)));
     }
 
@@ -337,9 +341,9 @@ impl<'a> Teller<'a> {
             record.metadata = with(&record.metadata, metadata);
             record.metadata.extend(baseline.clone().map(|found| ("baseline".to_owned(), found)));
         });
-        plan.event(self.event("JOB_COMPLETED", at, "it ended well"));
+        plan.event(self.event("JOB_COMPLETED", at, "the job succeeded"));
         if let Some(found) = baseline {
-            let message = "what its data looks like now";
+            let message = "recorded what the postRun sensors say at the end of the job";
             plan.event(
                 self.event("POST_RUN_BASELINE_CAPTURED", at, message).detail("baseline", found),
             );
@@ -468,7 +472,7 @@ impl<'a> Teller<'a> {
             Some(OnUncertain::Retry) => Some(FailureCategory::Transient),
             Some(OnUncertain::Fail) | None => Some(FailureCategory::Permanent),
         };
-        let message = format!("its outcome cannot be found out: {reason}");
+        let message = format!("the outcome of the job is not known: {reason}");
         let metadata = BTreeMap::new();
         self.failed(End { at, message, category, metadata, is_uncertain: true }, plan);
         None

@@ -134,7 +134,7 @@ impl Notifier {
                 Ok(true) => SOON,
                 Ok(false) => self.patience.look,
                 Err(error) if error.is_retryable => {
-                    tracing::warn!(%error, "the outbox cannot be had; trying again");
+                    tracing::warn!(%error, "cannot read the outbox; trying again");
                     self.patience.pause
                 }
                 Err(error) => return Err(error),
@@ -154,7 +154,7 @@ impl Notifier {
             if let Some(tried) = tried {
                 match self.advance(Some(tried)).await {
                     Err(error) if error.is_retryable => {
-                        tracing::warn!(%error, "a delivery cannot be recorded; it will be repeated");
+                        tracing::warn!(%error, "cannot record a delivery; the alert will be sent again");
                     }
                     settled => settled?,
                 }
@@ -250,7 +250,7 @@ impl Notifier {
             }
         }
         if let Some(error) = late {
-            tracing::warn!(%error, "what came of some alerts cannot be recorded; they are tried again");
+            tracing::warn!(%error, "cannot record the outcome of some deliveries; the alerts will be sent again");
         }
         Ok(claimed)
     }
@@ -318,11 +318,11 @@ impl Notifier {
         let alert = Alert::from_json(&row.record.alert);
         let mut channels = self.channels.route(&alert).await;
         if channels.is_empty() {
-            tracing::info!("no channel asks for this alert; it is recorded only: {alert}");
+            tracing::info!("no channel takes this alert; it is only recorded: {alert}");
         }
         if channels.len() > CHANGES_MAX {
             let (all, last) = (channels.len(), CHANGES_MAX);
-            tracing::error!("{all} channels ask for one alert, and only the first {last} get it");
+            tracing::error!("{all} channels take one alert; only the first {last} get it");
             channels.truncate(CHANGES_MAX);
         }
         let now = self.world.now();
@@ -337,7 +337,7 @@ impl Notifier {
             };
             if is_later && alert.state() == Some(IncidentState::Open) {
                 // Whether its turn has come is asked when it is claimed.
-                record.held = Some("its turn has not come".to_owned());
+                record.held = Some("a later escalation step, not due yet".to_owned());
             }
             (named(&row.name, &channel), record)
         });

@@ -58,7 +58,10 @@ impl Engine {
             }
         }
         if !learned.is_empty() {
-            tracing::debug!(pipelines = learned.len(), "the watchdog closed slots of theirs");
+            tracing::debug!(
+                pipelines = learned.len(),
+                "the watchdog closed slots of these pipelines"
+            );
             match guarded(self.reload_incidents_of(&learned)).await? {
                 Ok(()) => {}
                 // The list of the shard's cannot be read because of one of them.

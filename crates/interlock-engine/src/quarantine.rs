@@ -51,7 +51,7 @@ pub(crate) async fn guarded<T>(
             | EngineError::Declaration(_)),
         )) => Ok(Err(error.to_string())),
         Ok(Err(error @ (EngineError::Store(_) | EngineError::Deposed))) => Err(error),
-        Err(panic) => Ok(Err(format!("a mistake in Interlock: {panic}"))),
+        Err(panic) => Ok(Err(format!("a bug in Interlock: {panic}"))),
     }
 }
 
@@ -100,7 +100,11 @@ impl Engine {
     pub(crate) async fn take_back(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
         if self.aside.remove(pipeline).is_some() {
             let mut plan = Planned::new(pipeline, self.writer);
-            plan.event(Event::of("PIPELINE_TAKEN_BACK", self.world.now(), "its plan works again"));
+            plan.event(Event::of(
+                "PIPELINE_TAKEN_BACK",
+                self.world.now(),
+                "it can be planned again",
+            ));
             self.commit(vec![plan]).await?;
         }
         Ok(())

@@ -76,7 +76,7 @@ impl Engine {
         }
         let whose: Vec<PipelineId> = pending.iter().map(|view| view.pipeline.clone()).collect();
         if let Err(error) = self.store.show_readiness(pending).await {
-            tracing::warn!(%error, "what {} pipelines wait for is not shown", whose.len());
+            tracing::warn!(%error, "cannot show what {} pipelines wait for", whose.len());
             for pipeline in &whose {
                 self.remembered.readiness.over(pipeline);
             }

@@ -226,7 +226,7 @@ impl Groups<'_> {
         self.open_all(slots, TriggerType::Scheduler);
         if let [only] = slots {
             let place = (*only, self.id());
-            let event = Event::of("SLOT_OPENED", now, "the schedule owes it");
+            let event = Event::of("SLOT_OPENED", now, "due by its schedule");
             self.open.event(event.about(&place));
         } else if let [first, .., last] = slots {
             let message = format!("{} slots from {first} to {last}", slots.len());
@@ -309,13 +309,13 @@ impl Groups<'_> {
                 let kind = if reason.counts_as_missed() { "SLOTS_MISSED" } else { "SLOTS_SKIPPED" };
                 let says = match (reason, count) {
                     (SkipReason::Retired, 1) => {
-                        "is of a schedule that was taken out: it does not run"
+                        "belongs to a schedule that was removed: it is not run"
                     }
                     (SkipReason::Retired, _) => {
-                        "are of a schedule that was taken out: they do not run"
+                        "belong to a schedule that was removed: they are not run"
                     }
-                    (_, 1) => "was missed and does not run",
-                    (_, _) => "were missed and do not run",
+                    (_, 1) => "was missed and is not run",
+                    (_, _) => "were missed and are not run",
                 };
                 let message = format!("{what} {says} ({})", reason.as_str());
                 Event::of(kind, now, message).detail("reason", reason.as_str())
@@ -339,13 +339,17 @@ impl Groups<'_> {
         let kind = if is_rehearsal { "SLOTS_MISSED" } else { "SENSOR_DEADLINE_EXPIRED" };
         let date = self.start.schedule.occurrence(place.0).date.to_string();
         let deadline = self.start.deadline.map(|deadline| deadline.to_string());
-        Event::of(kind, self.recording.now, format!("{what}: no sensor by its deadline"))
-            .about(place)
-            .detail("reason", SkipReason::NoSensor.as_str())
-            .detail("scheduleId", place.1.as_str())
-            .detail("date", date)
-            .detail("triggerDeadline", deadline.unwrap_or_default())
-            .detail("span", stretch.first.to_string())
+        Event::of(
+            kind,
+            self.recording.now,
+            format!("{what}: its sensor was not reported by the deadline"),
+        )
+        .about(place)
+        .detail("reason", SkipReason::NoSensor.as_str())
+        .detail("scheduleId", place.1.as_str())
+        .detail("date", date)
+        .detail("triggerDeadline", deadline.unwrap_or_default())
+        .detail("span", stretch.first.to_string())
     }
 
     /// Says that nobody reported on slots, under the last of them. The watchdog was not there to say it, or the slots
@@ -375,10 +379,12 @@ impl Groups<'_> {
                 format!("unknown: the recovered ledger does not say whether {ran}")
             }
             (Fate::Unknown, Some((from, until))) => {
-                format!("unknown: we could not hear from {from} to {until}")
+                format!("unknown: reports could not arrive from {from} to {until}")
             }
-            (Fate::Unknown, None) => "unknown: nobody listened".to_owned(),
-            (Fate::Missed | Fate::Skipped(_), _) => "missed: nobody reported".to_owned(),
+            (Fate::Unknown, None) => {
+                "unknown: reports could not arrive, no instance was listening".to_owned()
+            }
+            (Fate::Missed | Fate::Skipped(_), _) => "missed: no report arrived".to_owned(),
         };
         let date = schedule.occurrence(place.0).date.to_string();
         let message = format!("{what} {} {says}", if stretch.count == 1 { "is" } else { "are" });
@@ -413,7 +419,7 @@ impl Groups<'_> {
         let Ok(slot) = slot.close(Disposition::Skipped(reason), self.recording.now) else { return };
         self.room_for(2);
         self.open.slot(&place, *revision, &slot);
-        let message = format!("skipped({})", reason.as_str());
+        let message = slot.state.in_words();
         let event = Event::of("SLOT_SKIPPED", self.recording.now, message).about(&place);
         let event = event.detail("reason", reason.as_str());
         // One of a catch-up, as the events for many say too.

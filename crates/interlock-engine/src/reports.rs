@@ -81,7 +81,7 @@ impl Engine {
         let mut plan = Planned::new(&entry.pipeline, self.writer);
         let told = match (&record.refused, Said::parse(&record.said)) {
             (Some(reason), _) => Told::Rejected(reason.clone()),
-            (None, None) => Told::Rejected(format!("`{}` is nothing that a job says", record.said)),
+            (None, None) => Told::Rejected(format!("`{}` is not a kind of report", record.said)),
             (None, Some(said)) => {
                 // Nobody reports from the future, nor did it come from there: that was a clock which has gone back. What
                 // clocks of store and instance may differ by is left alone.
@@ -176,7 +176,7 @@ impl Engine {
             None => state.place_of(hearing.report.at),
         };
         let Some(place) = place else {
-            return Ok(Told::Rejected("none of its schedules has a slot by then".to_owned()));
+            return Ok(Told::Rejected("none of its schedules has a slot at that time".to_owned()));
         };
         let Some(start) = state.start(&place).cloned() else {
             return Ok(Told::Rejected(format!("its schedule `{}` is gone", place.1)));
@@ -195,7 +195,7 @@ impl Engine {
             Standing::NotOwed => {
                 let first = self.first_owed(hearing.pipeline, &start);
                 return Ok(Told::Rejected(format!(
-                    "it is about {}/{}, which is not owed: the first slot is {first}",
+                    "it is about {}/{}, which is not due: the first slot is {first}",
                     place.1, place.0
                 )));
             }

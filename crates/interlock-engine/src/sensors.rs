@@ -67,7 +67,7 @@ impl Engine {
         match freshness {
             Freshness::Repeated => return Ok(json!({ "sensor": key, "repeated": true })),
             Freshness::Outdated => {
-                let message = format!("{key}: we have a later report");
+                let message = format!("{key}: ignored, a newer report is already here");
                 plan.event(Event::of("SENSOR_OUTDATED", *now, message).report(sensor));
             }
             Freshness::New | Freshness::Confirmed => {
@@ -82,8 +82,10 @@ impl Engine {
         }
         let mut concerns = arrival::concerns(spec, key, sensor, *now);
         if concerns.len() > CONCERNS_MAX {
-            let message =
-                format!("{key}: {} slots are concerned, too many at once", concerns.len());
+            let message = format!(
+                "{key}: it concerns {} slots, more than one report may; the rest is left out",
+                concerns.len()
+            );
             plan.event(Event::of("SENSOR_CUT_OFF", *now, message));
             concerns.truncate(CONCERNS_MAX);
         }
@@ -123,7 +125,9 @@ impl Engine {
                 return Ok(());
             }
             Concern::Unplaced { schedule, error } => {
-                let message = format!("{key}: {schedule} cannot tell its period: {error}");
+                let message = format!(
+                    "{key}: {schedule} cannot tell which period the report is about: {error}"
+                );
                 plan.event(Event::of("SENSOR_UNPLACED", now, message));
                 return Ok(());
             }
@@ -134,7 +138,8 @@ impl Engine {
         }
         let touched = self.touched(arrival.pipeline, place, means).await?;
         if touched.slot.is_none() && self.is_below_floor(nominal, now).await? {
-            let message = format!("{key}: {} is older than what is kept", touched.place.1);
+            let message =
+                format!("{key}: the slot of {} is older than the ledger keeps", touched.place.1);
             plan.event(Event::of("SENSOR_TOO_OLD", now, message));
             return Ok(());
         }
@@ -254,7 +259,7 @@ impl Arrival<'_> {
                 plan.slot(&touched.place, 0, &slot);
                 plan.will_complete(&touched.place, &slot, self.now);
                 plan.spends(&touched.place, &slot, self.came());
-                let message = format!("sensor {} came", self.key);
+                let message = format!("sensor {} arrived", self.key);
                 plan.event(Event::of("SLOT_OPENED", self.now, message).about(&touched.place));
             }
             Consequence::Arrives => self.arrives(touched, start, plan),
@@ -291,7 +296,7 @@ impl Arrival<'_> {
                 reason => format!("{}, {reason}", it.asked),
             });
             let alert = format!(
-                "Pipeline {pipeline} schedule {schedule} on {}: completed, and its result fails the postRun rules: {}. \
+                "Pipeline {pipeline} schedule {schedule} on {}: completed, but its result fails the postRun rules: {}. \
                  Look at the data; `interlock rerun {pipeline} {schedule}/{at} --reason 'bad result'` runs it again.",
                 slot.date,
                 why.collect::<Vec<_>>().join("; "),
@@ -313,7 +318,7 @@ impl Arrival<'_> {
         if !is_late || is_passed || !arrival::missing_after_run(post_run, known).is_empty() {
             return;
         }
-        let message = format!("{}: all post-run sensors have come", self.key);
+        let message = format!("{}: all post-run sensors have arrived", self.key);
         let event = Event::of("POST_RUN_SENSORS_ARRIVED", self.now, message).about(&touched.place);
         plan.event(event.detail("date", slot.date.to_string()));
     }
@@ -333,7 +338,7 @@ impl Arrival<'_> {
         waiting.opened_by = TriggerType::Sensor;
         plan.slot(&touched.place, *revision, &waiting);
         plan.spends(&touched.place, &waiting, self.came());
-        let message = format!("sensor {} came", self.key);
+        let message = format!("sensor {} arrived", self.key);
         plan.event(Event::of("SENSOR_ARRIVED", self.now, message).about(&touched.place));
     }
 

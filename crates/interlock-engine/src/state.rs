@@ -132,7 +132,7 @@ impl Agendas {
         match record.agenda.as_ref()?.to_core(&mut self.shared, &zones) {
             Ok(agenda) => Some((version, agenda)),
             Err(reason) => {
-                tracing::error!(version, %reason, "the agenda in a pipeline's row cannot be used");
+                tracing::error!(version, %reason, "cannot read the schedule in a pipeline's row");
                 None
             }
         }

@@ -169,7 +169,8 @@ impl Stepper<'_> {
         let now = self.now;
         let run = open.last_run()?;
         let blocking = verdict.map(blocking).unwrap_or_default();
-        let found = Event::of("MONITORING_DRIFT_DETECTED", now, "its data is not ready any more");
+        let found =
+            Event::of("MONITORING_DRIFT_DETECTED", now, "its data changed: it is no longer ready");
         plan.event(found.about(place).run(run.key.id(self.pipeline)).detail("blocking", blocking));
         plan.run(run, RunEvent::MonitoringEnded, |_| {});
         let rerun = Rerun {
@@ -199,11 +200,11 @@ impl Stepper<'_> {
             Some((from, until)) => {
                 let until = until.min(self.now);
                 let event =
-                    event.says(format!("unknown: we could not hear from {from} to {until}"));
+                    event.says(format!("unknown: reports could not arrive from {from} to {until}"));
                 let event = event.detail("deafFrom", from.to_string());
                 event.detail("deafUntil", until.to_string())
             }
-            None => event.says("unknown: nobody listened"),
+            None => event.says("unknown: reports could not arrive, no instance was listening"),
         }
     }
 
@@ -238,7 +239,7 @@ impl Stepper<'_> {
             }
         }
         let kind = close_kind(disposition, open.slot.state);
-        let mut event = Event::of(kind, now, slot.state.to_string()).about(place);
+        let mut event = Event::of(kind, now, slot.state.in_words()).about(place);
         if disposition == Disposition::Failed {
             event = event.detail("status", FAILED_FINAL);
         }

@@ -441,7 +441,7 @@ fn add_rows(
     }
     assert!(
         group.changes.len() <= CHANGES_MAX,
-        "what has consequences is a small group: {:?}",
+        "a group with incidents is small: {:?}",
         group.changes
     );
 }
@@ -450,7 +450,7 @@ fn add_rows(
 pub(crate) fn file_event(file: &str, problem: Option<&str>, now: Timestamp, plan: &mut Planned) {
     let event = match problem {
         Some(problem) => Event::of("CONFIG_BROKEN", now, problem),
-        None => Event::of("CONFIG_RESTORED", now, format!("{file} can be used again")),
+        None => Event::of("CONFIG_RESTORED", now, format!("{file} can be read again")),
     };
     plan.event(event.detail("file", file));
 }

@@ -60,7 +60,7 @@ impl Engine {
         for Unfit { plan, reason } in std::mem::take(&mut self.unfit) {
             let pipeline = plan.group.pipeline;
             self.vitals.groups_refused.add(1);
-            tracing::error!(%pipeline, reason, "the store can never take it");
+            tracing::error!(%pipeline, reason, "the store cannot store it, now or later");
             self.reload_all(&BTreeSet::from([pipeline.clone()])).await?;
             match plan.request {
                 Some(entry) => answers.push(self.refuse(&entry, &reason)),
@@ -108,7 +108,7 @@ pub(crate) fn name_asker(
     let is_sensor = matches!(entry.record, InboxRecord::Sensor { .. });
     if !plan.has_events() && !is_sensor {
         let word = request_word(&entry.record.encode());
-        let event = Event::of("REQUEST_ACCEPTED", now, format!("{} asked for it", asker.by));
+        let event = Event::of("REQUEST_ACCEPTED", now, format!("requested by {}", asker.by));
         plan.event(event.detail("request", word));
     }
     plan.name_asker(asker);

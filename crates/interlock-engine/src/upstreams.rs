@@ -89,7 +89,7 @@ impl AskedUpstream<'_> {
         let starts = match agenda.transpose() {
             Ok(agenda) => Some(agenda.map(|agenda| agenda.starts).unwrap_or_default().into()),
             Err(reason) => {
-                tracing::error!(pipeline = %self.name, %reason, "an upstream's agenda cannot be used");
+                tracing::error!(pipeline = %self.name, %reason, "cannot read the schedule of an upstream");
                 None
             }
         };
@@ -272,7 +272,7 @@ mod tests {
             block_on(asked.starts(&mut known, &|name| zones.zone(name))).unwrap().unwrap()
         };
         let first = |starts: &Starts| starts[0].schedule.after(EPOCH).unwrap().to_string();
-        assert_eq!(starts().len(), 0, "nobody has declared it");
+        assert_eq!(starts().len(), 0, "no file declares it");
         declare(9, Expect::Absent);
         let nine = starts();
         assert_eq!(first(&nine), "1970-01-01T09:00:00Z");

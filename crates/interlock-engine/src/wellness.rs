@@ -131,7 +131,7 @@ impl Standing {
 
     fn complaint(&self) -> Complaint {
         let (name, still) = (self.name, self.still_for.as_secs());
-        let says = format!("the loop `{name}` has not come round for {still} s");
+        let says = format!("the loop `{name}` has made no progress for {still} s");
         Complaint::new(format!("loop {name}"), says)
     }
 }
@@ -228,7 +228,7 @@ impl StoreWatch {
         let waits = self.asked_at.map(|asked| now.saturating_sub(asked));
         let hangs = waits.filter(|waits| *waits > STORE_ANSWERS_IN);
         let hangs =
-            hangs.map(|waits| format!("it has not taken a write for {} s", waits.as_secs()));
+            hangs.map(|waits| format!("it has accepted no write for {} s", waits.as_secs()));
         let says = hangs.or_else(|| self.failure.clone())?;
         Some(Complaint::new("store", format!("the store: {says}")))
     }
@@ -258,7 +258,7 @@ impl OutboxWatch {
         let stuck = now.saturating_sub(self.stuck_since?);
         (stuck > OUTBOX_DRAINS_IN).then(|| {
             let minutes = stuck.as_secs() / 60;
-            Complaint::new("outbox", format!("nothing could be delivered for {minutes} minutes"))
+            Complaint::new("outbox", format!("no alert could be delivered for {minutes} minutes"))
         })
     }
 }

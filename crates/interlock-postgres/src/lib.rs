@@ -60,7 +60,7 @@ pub fn refusal(error: &tokio_postgres::error::DbError) -> String {
     } else if *code == SqlState::INVALID_CATALOG_NAME {
         "; make it with `CREATE DATABASE`, or name another one in the address"
     } else if *code == SqlState::INSUFFICIENT_PRIVILEGE {
-        "; whoever owns the database can allow it with `GRANT CREATE ON DATABASE … TO …`, or make the schema with \
+        "; the database's owner can allow it with `GRANT CREATE ON DATABASE … TO …`, or make the schema with \
          `CREATE SCHEMA … AUTHORIZATION …`"
     } else {
         ""

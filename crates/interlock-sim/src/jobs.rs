@@ -339,7 +339,8 @@ fn outcome(end: End) -> Outcome {
         End::Cancelled => Outcome::Cancelled { message: "it was asked to end".to_owned() },
         End::Well => Outcome::Success { metadata },
         End::Badly => {
-            let (message, category) = ("it exited with 1".to_owned(), FailureCategory::Transient);
+            let (message, category) =
+                ("the job exited with 1".to_owned(), FailureCategory::Transient);
             Outcome::Failure { message, category, metadata }
         }
     }

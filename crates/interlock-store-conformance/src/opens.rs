@@ -42,7 +42,7 @@ pub fn opened_event() -> EventRecord {
         at: START,
         slot: Some(format!("minutely/{START}")),
         run_id: None,
-        message: "the schedule owes it".into(),
+        message: "due by its schedule".into(),
         details: [].into(),
     }
 }

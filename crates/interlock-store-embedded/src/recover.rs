@@ -206,7 +206,7 @@ fn recover_inbox(folder: &Path, now: Timestamp, done: &mut Recovery) -> Result<(
         }
     }
     done.aside.push(aside);
-    let message = format!("inbox.db was damaged and is set aside as {name}: {message}");
+    let message = format!("inbox.db was damaged and is kept as {name}: {message}");
     let both = [done.message.as_str(), &message].join(" ");
     both.trim().clone_into(&mut done.message);
     sync(folder)

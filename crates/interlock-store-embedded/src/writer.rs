@@ -334,7 +334,11 @@ mod tests {
         assert_eq!(next(&mut waiting, &queue), Some(vec![200]));
         bring(&[4]);
         assert_eq!(next(&mut waiting, &queue), Some(vec![3, 4]));
-        assert_eq!(next(&mut waiting, &queue), Some(vec![1_900, 500]), "nobody with little waits");
+        assert_eq!(
+            next(&mut waiting, &queue),
+            Some(vec![1_900, 500]),
+            "small writes are never delayed"
+        );
         bring(&[9_000]);
         assert_eq!(next(&mut waiting, &queue), Some(vec![9_000]));
         bring(&[300, 1]);

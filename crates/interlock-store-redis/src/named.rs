@@ -89,7 +89,7 @@ pub(crate) fn choose(seen: &[Seen], ours: Option<StoreId>) -> Result<Chosen, Sto
     let strange = primaries.iter().filter(|server| server.store != wanted).map(|other| {
         let holds = if other.store.is_some() { "another store" } else { "no store" };
         format!(
-            "{other}, which `redis.addr` names, is a primary that holds {holds}: nobody would follow {addr}; make it a replica of \
+            "{other}, which `redis.addr` names, is a primary that holds {holds}, not a replica of {addr}; make it a replica of \
              {addr} (`{}`; that deletes what it holds) or name it no more",
             replicaof(other, used),
             other = other.addr,
@@ -105,7 +105,7 @@ pub(crate) const REPLICAS: &str =
 fn refused(servers: &[&Seen], what: &str) -> StoreError {
     let addresses: Vec<&str> = servers.iter().map(|server| server.addr.as_str()).collect();
     StoreError::retryable(format!(
-        "{} {what}, so nobody can tell which one to use: make all but one replicas of that one (`replicaof HOST PORT`), or name only \
+        "{} {what}, so it is not clear which one to use: make all but one replicas of that one (`replicaof HOST PORT`), or name only \
          that one in `redis.addr`",
         addresses.join(" and "),
     ))

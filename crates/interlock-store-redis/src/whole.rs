@@ -165,9 +165,9 @@ fn note(id: &str, pipeline: &str, key: &str) -> Result<Note, StoreError> {
 pub(crate) async fn archived(server: &Server, up_to: Option<Archived>) -> Result<(), StoreError> {
     let mut asked = vec!["archived".to_owned()];
     match up_to {
-        None => asked.push("nobody".to_owned()),
+        None => asked.push("none".to_owned()),
         Some(Archived { events, changes }) => {
-            asked.extend(["somebody".to_owned(), events.to_string(), changes.to_string()]);
+            asked.extend(["some".to_owned(), events.to_string(), changes.to_string()]);
         }
     }
     let answer = server.write(&server.places.home, Script::Whole, asked).await?;

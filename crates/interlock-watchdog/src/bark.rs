@@ -86,8 +86,7 @@ impl Watchdog {
 
     async fn begin_bark(&mut self, now: Timestamp) -> Result<(), WatchdogError> {
         let id = format!("standing-{}", now.as_millisecond());
-        let message =
-            "it was ordered to come again and again; nothing is wrong, nothing need be done";
+        let message = "the regular test alert; nothing is wrong, nothing to do";
         let mut event = system_event("BARK", message.to_owned(), now);
         event.details.insert("bark".to_owned(), id.as_str().into());
         event.details.insert("test".to_owned(), true.into());
@@ -99,16 +98,16 @@ impl Watchdog {
         let is_late = now >= plus(last.at, HEARD_IN);
         let (state, event) = match self.way(&last).await? {
             Way::Arrived => {
-                let message = "a bark was heard on every channel that asks for misses";
+                let message = "the test alert reached every channel that takes misses";
                 ("heard", system_event("BARK_HEARD", message.to_owned(), now))
             }
             Way::Waiting(_) if !is_late => return Ok(()),
             Way::Waiting(names) => {
-                ("lost", lost(&names, "has not arrived for five minutes on", now))
+                ("lost", lost(&names, "did not arrive within five minutes on", now))
             }
-            Way::Lost(names) => ("lost", lost(&names, "will never arrive on", now)),
+            Way::Lost(names) => ("lost", lost(&names, "was given up on", now)),
         };
-        let mut over = system_event(RESOLVED_BY_HAND, "the test is over".to_owned(), now);
+        let mut over = system_event(RESOLVED_BY_HAND, "the test has ended".to_owned(), now);
         over.details.insert("incident".to_owned(), format!("bark:{}", last.id).into());
         over.details.insert("by".to_owned(), "interlock".into());
         self.say(&LastBark { state: state.to_owned(), ..last }, vec![over, event]).await
@@ -119,7 +118,7 @@ impl Watchdog {
         let told = format!("bark:{}~1~opened", last.id);
         let names = (self.hears)();
         if names.is_empty() {
-            return Ok(Way::Lost(vec!["any channel: none asks for misses".to_owned()]));
+            return Ok(Way::Lost(vec!["every channel: none takes misses".to_owned()]));
         }
         let mut keys = vec![Key::Outbox(told.clone())];
         keys.extend(names.iter().map(|name| Key::Outbox(format!("{told}@{name}"))));
@@ -159,7 +158,7 @@ impl Watchdog {
 }
 
 fn lost(names: &[String], how: &str, now: Timestamp) -> EventRecord {
-    let message = format!("a bark {how} {}", names.join(", "));
+    let message = format!("the test alert {how} {}", names.join(", "));
     tracing::error!("{message}");
     system_event("BARK_LOST", message, now)
 }

@@ -38,7 +38,9 @@ impl Watchdog {
         }
         let look = self.clock.look(now, boot);
         if let Look::Jumped(_) = look {
-            tracing::error!("the clock jumped, and nothing is judged by it for now");
+            tracing::error!(
+                "the clock jumped; the watchdog judges nothing until it is trusted again"
+            );
         }
         Ok(look.is_believed())
     }

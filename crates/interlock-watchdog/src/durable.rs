@@ -165,7 +165,7 @@ pub(crate) fn degraded(failed: &BTreeMap<CheckName, String>, now: Timestamp) -> 
 
 /// All checks can be done again.
 pub(crate) fn recovered(now: Timestamp) -> EventRecord {
-    system_event("WATCHDOG_RECOVERED", "all watchdog checks can be done again".to_owned(), now)
+    system_event("WATCHDOG_RECOVERED", "all watchdog checks work again".to_owned(), now)
 }
 
 /// Says a finding in the log: a warning, unless it is good news.

@@ -181,7 +181,7 @@ pub async fn all_shards(options: &CheckOptions) -> Result<Report, WatchdogError>
 fn log_failed(options: &CheckOptions, failed: &BTreeMap<CheckName, String>) {
     let Some(logger) = &options.logger else { return };
     for (name, reason) in failed {
-        logger(&format!("{name} could not be done: {reason}"));
+        logger(&format!("the check {name} failed: {reason}"));
     }
 }
 
@@ -205,7 +205,7 @@ async fn judge_shard(
     let Some(Lease { writer, .. }) = lease else { return Ok(None) };
     let report = Pass::run(options, (shard, inherited), Some(writer)).await;
     if let Err(error) = store.release(writer).await {
-        tracing::warn!(%error, "the lease of this pass could not be given back, and runs out");
+        tracing::warn!(%error, "cannot give the lease of this pass back; it runs out by itself");
     }
     report.map(Some)
 }

@@ -61,7 +61,7 @@ pub enum WatchdogError {
     #[error("the store failed: {0}")]
     Store(#[from] StoreError),
     /// Another watchdog has the lease now.
-    #[error("another watchdog judges the pipelines now")]
+    #[error("another watchdog is at work now")]
     Deposed,
 }
 
@@ -272,7 +272,7 @@ impl Watchdog {
         let shared = &mut Shared::default();
         self.unwatched.remove(pipeline);
         if let Err(reason) = self.list.take(pipeline, (record, revision), self.judged, shared) {
-            tracing::error!(%pipeline, %reason, "its agenda cannot be used, so it is not watched");
+            tracing::error!(%pipeline, %reason, "cannot read its schedule: the watchdog does not watch it");
             self.unwatched.insert(pipeline.clone(), reason.to_string());
         }
     }
@@ -476,7 +476,7 @@ impl Watchdog {
             }
         }
         for pipeline in portion.aside {
-            tracing::error!(%pipeline, "it could not be judged, and is left alone for a minute");
+            tracing::error!(%pipeline, "cannot judge this pipeline; trying again in a minute");
             self.list.arm(&pipeline, plus(now, ASIDE_FOR));
             self.aside.insert(pipeline, plus(now, ASIDE_FOR));
         }

@@ -323,9 +323,9 @@ async fn lost_switch(
     };
     let key = Key::Slot(schedule.clone(), mark.record.at);
     let slot = store.read(&pipeline, &[key]).await?.into_iter().flatten().next();
-    Ok(slot
-        .is_none()
-        .then(|| wrong("S3", format!("{} was owed and is not recorded", mark.record.at))))
+    Ok(slot.is_none().then(|| {
+        wrong("S3", format!("the slot of {} was due and is not recorded", mark.record.at))
+    }))
 }
 
 /// The schedules whose slots follow from the clock alone.
@@ -382,7 +382,10 @@ fn left_open(row: &LedgerRow, now: Timestamp) -> Option<Violation> {
     let says = match record.to_core() {
         Err(error) => format!("{} is open and cannot be read: {error}", row.nominal),
         Ok(slot) if plus(slot.closes_at, BEHIND_MAX) < now => {
-            format!("{} is still open, and was to be closed at {}", row.nominal, slot.closes_at)
+            format!(
+                "the slot of {} is still open; its end was due at {}",
+                row.nominal, slot.closes_at
+            )
         }
         Ok(_) => return None,
     };

@@ -103,7 +103,7 @@ impl Watchdog {
         let scanned = match self.scanning.scanner.page(store.as_ref(), (shard, PAGE), now).await {
             // What can never be read is told of by the checks that need it; the others must not end with this.
             Err(error) if !error.is_retryable => {
-                tracing::error!(%error, "the ledger cannot be scanned");
+                tracing::error!(%error, "cannot scan the ledger");
                 self.scanning.next_at = plus(now, self.pace.rotation);
                 return Ok(());
             }

@@ -2,6 +2,7 @@
 
 mod asking;
 mod backfill;
+mod grouped_help;
 #[cfg(test)]
 mod printed;
 mod reading;
@@ -11,7 +12,9 @@ mod telling;
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{
+    Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, ValueHint,
+};
 use interlock_core::{
     duration::{self, Units},
     schedule::{Dst, Gap, Overlap},
@@ -37,8 +40,8 @@ use crate::moment::Moment;
 #[derive(Debug, Parser)]
 #[command(name = "interlock", version, propagate_version = true, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 problems found or refused, 2 bad command line, 3 could not be done, \
-                  4 accepted, not yet applied, 5 cannot be told, 6 part of the store cannot be reached."
+    after_help = "Exit codes: 0 done, 1 problems found or refused, 2 bad command line, 3 failed, \
+                  4 accepted, not yet applied, 5 cannot tell, 6 part of the store cannot be reached."
 )]
 pub(crate) struct Arguments {
     /// The project: the directory with `interlock.yaml`, or with `pipelines/` when there is none.
@@ -71,9 +74,14 @@ impl Arguments {
             Ok(ExecAlone { project, command: ExecCommand::Exec(exec) }) => {
                 Self { project, command: Command::Exec(exec) }
             }
-            // Who knows all commands finds the right words for it.
-            Err(_) => Self::parse(),
+            // With all commands known, the message about a mistake is the right one.
+            Err(_) => Self::parsed(),
         }
+    }
+
+    fn parsed() -> Self {
+        let matches = grouped_help::with_groups(Self::command()).get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
     /// The project's directory. `-C DIR` and a command's own DIR mean the same; the latter wins.
@@ -109,7 +117,9 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         directory: Option<PathBuf>,
     },
-    /// Run the pipelines: open what is due, start it when it is safe, record what becomes of it.
+    /// Run and watch the pipelines of the project.
+    ///
+    /// Opens slots when they are due, starts their jobs when they are ready, and records what becomes of each.
     Serve(Serve),
     /// The process that starts jobs and outlives `serve`; started by it.
     #[command(hide = true)]
@@ -129,10 +139,10 @@ pub(crate) enum Command {
         /// What the log of `serve` looks like: reports go there too.
         #[arg(long, value_enum, default_value_t = LogForm::Text)]
         log: LogForm,
-        /// What it is told by whoever starts it.
+        /// What the process that starts it says.
         arguments: Vec<String>,
     },
-    /// Say what is wrong in the files, all of it at once.
+    /// Check all files of the project and list every problem.
     Validate {
         /// Which project; the current directory when absent.
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -147,25 +157,29 @@ pub(crate) enum Command {
         #[arg(value_enum, default_value_t = SchemaKind::Pipeline)]
         kind: SchemaKind,
     },
-    /// List the next slots, with what daylight saving and calendars do to them.
+    /// List the next slots, and what daylight saving and calendars do to them.
     Next(Next),
-    /// Print why a slot ran or not, rule by rule, with the values seen; or why there is none.
+    /// Print rule by rule why a slot ran or not, with the values seen.
     Explain(Explain),
     #[command(flatten)]
     Reading(Reading),
     #[command(flatten)]
     Asking(Asking),
-    /// Run a job as it is, and report its start, its end, how long it took and the last lines it printed to a
-    /// watch-only pipeline. Exits with the job's code. What cannot be reported now is kept and reported later.
+    /// Run a job and report its start and end to a watch-only pipeline.
+    ///
+    /// Reports how long it took and the last lines that it printed, too, and exits with the job's code. A report that cannot be
+    /// delivered now is kept and delivered later.
     Exec(Exec),
-    /// Keep a program running: start it again when it dies, end it first when it hangs, and write down where it hung.
+    /// Keep a program running: restart it when it dies or hangs.
+    ///
+    /// A program that hangs is ended first, and where it hung is written down.
     Supervise(Supervise),
-    /// Work with heartbeats.
+    /// Check the heartbeat of a program.
     Heartbeat {
         #[command(subcommand)]
         command: HeartbeatCommand,
     },
-    /// Work with calendars.
+    /// Import calendars.
     Calendar {
         #[command(subcommand)]
         command: CalendarCommand,
@@ -200,7 +214,7 @@ pub(crate) struct Exec {
     /// `$INTERLOCK_SERVER`, else the inbox of the project here, else `http://127.0.0.1:8420`]
     #[arg(long, value_name = "URL")]
     pub(crate) server: Option<String>,
-    /// Whose certificates are believed of an `https://` server: a file with authorities [default: `$INTERLOCK_CA`, else
+    /// Whose certificates are trusted for an `https://` server: a file with authorities [default: `$INTERLOCK_CA`, else
     /// those of this machine]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<std::path::PathBuf>,
@@ -295,7 +309,7 @@ pub(crate) enum CalendarCommand {
         /// The calendar's name [default: the file's]
         #[arg(long)]
         name: Option<String>,
-        /// Replace a calendar that is already there.
+        /// Replace a calendar that already exists.
         #[arg(long)]
         force: bool,
     },

@@ -170,10 +170,10 @@ impl Inbox {
     fn say_not_applied(&self, output: &mut Output) -> Result<u8, Failure> {
         write!(output.out, "accepted, not yet applied")?;
         match self.ledger.writing() {
-            Writing::Serve => writeln!(output.out, ": `interlock serve` has not got to it")?,
+            Writing::Serve => writeln!(output.out, ": `interlock serve` has not applied it yet")?,
             Writing::Command(command) => writeln!(
                 output.out,
-                ": {command} has the ledger, and looks after its own pipeline only; the next \
+                ": {command} has the ledger, and serves only its own pipeline; the next \
                  `interlock serve`, or the next request for {}, applies it",
                 self.pipeline
             )?,

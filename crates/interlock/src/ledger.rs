@@ -163,7 +163,7 @@ impl Ledger {
             return Ok(SUCCESS);
         }
         for which in lacks {
-            writeln!(output.err, "this is not all: {which}")?;
+            writeln!(output.err, "part of the store cannot be reached: {which}")?;
         }
         Ok(INCOMPLETE)
     }
@@ -180,7 +180,7 @@ impl Ledger {
             if let Some(away) = self.away(&id) {
                 return Err(Failure::failed(
                     format!(
-                        "`{name}` cannot be asked about now: {}",
+                        "`{name}` cannot be read now: {}",
                         away.sentence(self.store.shard_count())
                     ),
                     "It works again as soon as that server is back, or its replica has followed; other pipelines can be asked about.",

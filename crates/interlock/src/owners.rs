@@ -18,7 +18,7 @@ pub(crate) fn sentence(roll: Option<&Roll>, count: u16) -> Option<String> {
     let mut parts: Vec<String> =
         owned.into_iter().map(|(name, count)| format!("{name} {count}")).collect();
     if free > 0 {
-        parts.push(format!("nobody {free}"));
+        parts.push(format!("unowned {free}"));
     }
     Some(format!("{count}: {}", parts.join(", ")))
 }
@@ -51,7 +51,7 @@ mod tests {
             held: [held(0, "a/1"), held(1, "a/1"), held(2, "gone/1")].into(),
         };
         let said = sentence(Some(&roll), 4);
-        assert_eq!(said.as_deref(), Some("4: a/1 2, b/1 0, gone/1 1, nobody 1"));
+        assert_eq!(said.as_deref(), Some("4: a/1 2, b/1 0, gone/1 1, unowned 1"));
         assert_eq!((unowned(&roll, 4), sentence(None, 1)), (1, None));
     }
 }

@@ -221,8 +221,8 @@ mod tests {
     fn an_age_is_what_is_gone_of_the_time_that_a_key_is_kept() {
         let kept = kept_for(b"ILKBEAT1 60000 7 123").unwrap();
         assert_eq!(age(kept, 58_000), Some(Duration::from_secs(2)));
-        assert_eq!(age(kept, -1), None, "somebody took its time away");
-        assert_eq!(age(kept, 61_000), None, "somebody gave it more");
+        assert_eq!(age(kept, -1), None, "the key no longer expires");
+        assert_eq!(age(kept, 61_000), None, "the key expires later than it should");
         assert_eq!(kept_for(b"1700000000"), None);
     }
 }

@@ -9,6 +9,7 @@ use interlock_config::server::{Email as Declared, MailTls};
 use interlock_core::{
     id::fnv1a,
     incident::{Alert, IncidentState},
+    message::{ACTION, RUNBOOK},
     pipeline::Secret,
 };
 use interlock_trigger::web::Web;
@@ -159,11 +160,18 @@ fn subject(alert: &Alert) -> String {
     subject.chars().take(SUBJECT_MAX).collect()
 }
 
+fn in_one_line(text: &str) -> String {
+    text.replace(['\r', '\n'], " ")
+}
+
 fn body(alert: &Alert) -> String {
     let mut lines = vec![alert.line(), String::new()];
-    for (name, value) in &alert.details {
+    lines.extend(alert.action().map(|action| format!("What to do: {}", in_one_line(action))));
+    lines.extend(alert.runbook().map(|runbook| format!("Runbook: {}\n", in_one_line(runbook))));
+    let is_said = |name: &String| name == ACTION || name == RUNBOOK;
+    for (name, value) in alert.details.iter().filter(|(name, _)| !is_said(name)) {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        lines.push(format!("{name}: {}", value.replace(['\r', '\n'], " ")));
+        lines.push(format!("{name}: {}", in_one_line(&value)));
     }
     let Alert { alert_type, pipeline_id, timestamp, .. } = alert;
     lines.push(format!("\n{pipeline_id} {alert_type} at {timestamp}"));

@@ -62,10 +62,15 @@ fn event(notice: &AlertMessage) -> Value {
         "critical" | "error" | "warning" | "info" => level.as_str(),
         _ => "error",
     };
+    let is_link = |text: &&str| text.starts_with("https://") || text.starts_with("http://");
+    let links = notice.alert.runbook().filter(is_link);
+    let links: Vec<_> =
+        links.map(|href| json!({ "href": href, "text": "Runbook" })).into_iter().collect();
     json!({
         "event_action": action,
         "dedup_key": shortened(&key),
         "client": "Interlock",
+        "links": links,
         "payload": {
             "summary": notice.alert.line().chars().take(SUMMARY_MAX).collect::<String>(),
             "source": pipeline_id,

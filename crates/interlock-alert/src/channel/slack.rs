@@ -140,14 +140,17 @@ fn text(alert: &Alert) -> String {
     };
     let detail = |key: &str| alert.details.get(key).and_then(Value::as_str);
     let day = detail("date").map(|date| format!(" | {date}")).unwrap_or_default();
-    let hint = detail("actionHint").map(|hint| format!("\n→ {}", plain(hint)));
+    let action = alert.action().map(|action| format!("\n→ {}", plain(action)));
+    let runbook = alert.runbook().filter(|_| !alert.is_resolution());
+    let runbook = runbook.map(|runbook| format!("\nRunbook: {}", plain(runbook)));
     format!(
-        "{mark} *{} {}* | {}{day}\n{}{}",
+        "{mark} *{} {}* | {}{day}\n{}{}{}",
         plain(alert.word()),
         plain(&alert.alert_type),
         plain(&alert.pipeline_id),
         plain(&alert.line()),
-        hint.unwrap_or_default()
+        action.unwrap_or_default(),
+        runbook.unwrap_or_default()
     )
 }
 

@@ -6,6 +6,7 @@ mod events;
 mod holding;
 mod kinds;
 mod mail;
+mod runbooks;
 mod server;
 
 use std::{
@@ -20,7 +21,12 @@ use interlock_alert::{
     AlertMessage, Book, Channels, Delivery, Known, LocalChannels, signature::sign,
 };
 use interlock_config::server::{Alert as Declared, AlertFilter, AlertFormat, Channel};
-use interlock_core::{id::PipelineId, incident::Alert, outbound::Outbound, pipeline::Secret};
+use interlock_core::{
+    id::PipelineId,
+    incident::Alert,
+    outbound::Outbound,
+    pipeline::{Pipeline, Secret},
+};
 use interlock_trigger::web::Web;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -28,7 +34,7 @@ use serde_json::Value;
 use crate::server::{Does, Server};
 
 /// Channels that are declared once and for all.
-struct Fixed(Arc<[Declared]>);
+struct Fixed(Arc<[Declared]>, Option<Arc<Pipeline>>);
 
 impl Book for Fixed {
     fn channels(&self) -> Arc<[Declared]> {
@@ -36,7 +42,7 @@ impl Book for Fixed {
     }
 
     fn pipeline<'a>(&'a self, _: &'a PipelineId) -> Known<'a> {
-        Box::pin(std::future::ready(None))
+        Box::pin(std::future::ready(self.1.clone()))
     }
 }
 
@@ -51,6 +57,7 @@ fn declared_as(name: &str, channel: Channel, when: AlertFilter) -> Declared {
         of: 0,
         recovered: 1,
         repeat: None,
+        runbook: None,
         digest: None,
         format: AlertFormat::Alert,
     }
@@ -72,15 +79,18 @@ impl Bench {
         let declared = declared
             .into_iter()
             .map(|(name, channel, when)| Declared { format, ..declared_as(name, channel, when) });
+        Self::of(Fixed(declared.collect(), None))
+    }
+
+    fn of(book: Fixed) -> Self {
         let (folder, printed) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let lines = Arc::clone(&printed);
         let console = Arc::new(move |line: &str| {
             lines.lock().unwrap().push(line.to_owned());
             Ok(())
         });
-        let book = Arc::new(Fixed(declared.collect()));
         let channels = LocalChannels::new(
-            book,
+            Arc::new(book),
             Web::new(&Outbound::default()).unwrap(),
             console,
             folder.path().to_owned(),

@@ -17,6 +17,7 @@ pub fn declaration_json(pipeline: &Pipeline) -> Value {
         "name": pipeline.name.as_str(),
         "owner": pipeline.owner,
         "description": pipeline.description,
+        "runbook": pipeline.runbook,
         "tier": pipeline.tier,
         "labels": pipeline.labels,
         "enabled": pipeline.enabled,

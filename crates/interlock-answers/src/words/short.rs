@@ -1,6 +1,8 @@
 //! The reason of a slot's state for the cell of a table.
 
-use interlock_core::{duration::for_people, readiness::unreported_sensor, text::counted};
+use interlock_core::{
+    duration::for_people, readiness::unreported_sensor, slot::SkipReason, text::counted,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{ShownTimes, SlotFacts};
@@ -93,16 +95,10 @@ fn closed(facts: &SlotFacts<'_>, disposition: &str, times: &ShownTimes<'_>) -> S
 
 /// Why a slot was skipped, where the word alone says it.
 pub(super) fn skipped(reason: &str) -> &str {
-    match reason {
-        "overlap" => "the run before it was still going",
-        "superseded" => "a newer slot took its place",
-        "expired" => "too old by the time that it could run",
-        "no_catchup" => "missed, and no catch-up is set",
-        "capped" => "missed, and beyond the catch-up limit",
-        "paused" => "the pipeline was paused",
-        "retired" => "the pipeline or schedule was removed",
-        "dry_run" => "dry run: nothing is started",
-        other => other,
+    // A word of a later version stands for itself.
+    match SkipReason::parse(reason) {
+        Ok(known) => known.in_words(),
+        Err(_unknown) => reason,
     }
 }
 

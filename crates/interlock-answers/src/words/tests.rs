@@ -138,7 +138,7 @@ fn skipped_slots_say_which_rule_skipped_them() {
     check(
         &long,
         "Skipped: a-very-long-sensor-name-that-fills-the-cell was not reported by 09:20 UTC.",
-        "a-very-long-sensor-n… not reported by 09:20",
+        "a-very-long-sensor-nam… not reported by 09:20",
     );
     for (reason, sentence, cell) in [
         ("overlap", "the run before it was still going", "the run before it was still going"),
@@ -272,7 +272,7 @@ fn rows_without_a_slot_in_question_have_reasons_too() {
     assert_eq!(paused_reason("jonas", since, until, &times), "by jonas, 26 h; ends 18:00");
     let long = "a-person-with-a-name-that-is-too-long-for-a-cell";
     let reason = paused_reason(long, since, until, &times);
-    assert_eq!(reason, "by a-person-with-a-name-tha…, 26 h; ends 18:00");
+    assert_eq!(reason, "by a-person-with-a-name-th…, 26 h; ends 18:00");
     assert!(reason.chars().count() <= SHORT_MAX);
     let left = Some(SignedDuration::from_mins(14));
     assert_eq!(

@@ -38,9 +38,9 @@ fn monitor(status: &MonitorStatus, page: &mut Page) {
         ("dumps", "How often stacks were taken.", status.dumps),
         ("dumps_suppressed", "Dumps that would have been too many.", status.dumps_suppressed),
         ("events_lost", "Events that the log did not take.", status.events_lost),
-        ("hooks_unheard", "Steps that nobody could be told of.", status.hooks_unheard),
+        ("hooks_unheard", "Steps that could not be reported.", status.hooks_unheard),
         ("beats", "Heartbeats that were sent.", status.beats),
-        ("beats_lost", "Heartbeats that nobody took.", status.beats_lost),
+        ("beats_lost", "Heartbeats that could not be sent.", status.beats_lost),
     ] {
         page.counter(&format!("interlock_guard_{name}_total"), help, [(None, count)]);
     }

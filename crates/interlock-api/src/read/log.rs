@@ -301,9 +301,9 @@ async fn unblocked<T: Send + 'static>(
     spawn_blocking(read).await.map_err(io::Error::other).flatten()
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is what a failed read leaves")]
+#[expect(clippy::needless_pass_by_value, reason = "it is left by a failed read")]
 fn unreadable(error: io::Error) -> ApiError {
-    let message = format!("the log cannot be read: {error}");
+    let message = format!("cannot read the log: {error}");
     ApiError::new(
         ErrorCode::LogUnreadable,
         message,

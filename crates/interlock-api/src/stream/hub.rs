@@ -149,7 +149,7 @@ impl EventHub {
                 // There is more.
                 Ok(PAGE) => continue,
                 Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "events cannot be read; streams wait"),
+                Err(error) => tracing::warn!(%error, "cannot read events; streams wait"),
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }

@@ -64,7 +64,7 @@ async fn note_incident(
 ) -> Result<Response, ApiError> {
     if body.asked.note.as_deref().is_none_or(|note| note.trim().is_empty()) {
         let hint = "Send it as `note`.";
-        return Err(ApiError::new(ErrorCode::BadBody, "a note says something", hint));
+        return Err(ApiError::new(ErrorCode::BadBody, "a note needs a text", hint));
     }
     handle(path, Hand::Note, request, body).await
 }

@@ -44,7 +44,7 @@ async fn pause_pipeline(
 ) -> Result<Response, ApiError> {
     let PauseRequest { reason, until } = asked;
     if reason.trim().is_empty() {
-        let hint = "Say in `reason` why: it is shown to everybody who finds the pipeline paused.";
+        let hint = "Say why in `reason`: it is shown to everyone who finds the pipeline paused.";
         return Err(ApiError::new(ErrorCode::BadBody, "a pause needs a reason", hint));
     }
     if let Some(until) = until

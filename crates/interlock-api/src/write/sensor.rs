@@ -37,7 +37,7 @@ async fn put_sensor(
 ) -> Result<Response, ApiError> {
     if key.is_empty() || key.len() > SENSOR_KEY_MAX || key.chars().any(char::is_control) {
         let hint = format!("It has 1 to {SENSOR_KEY_MAX} bytes and no control characters.");
-        let message = "the sensor's key cannot be used";
+        let message = "the sensor's key is not accepted";
         return Err(ApiError::new(ErrorCode::BadSensorKey, message, hint));
     }
     let SensorRequest { value, at } = asked;

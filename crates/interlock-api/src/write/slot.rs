@@ -60,7 +60,7 @@ pub(super) fn slot_name(text: &str) -> Result<SlotName, ApiError> {
     let parsed = parts.and_then(|(schedule, at)| Some((schedule.to_owned(), at.parse().ok()?)));
     let (schedule, nominal) = parsed.ok_or_else(|| {
         let hint = "Write `schedule/instant`, such as `daily/2026-02-25T09:00:00Z`.";
-        ApiError::new(ErrorCode::BadSlot, format!("`{text}` is no slot"), hint)
+        ApiError::new(ErrorCode::BadSlot, format!("`{text}` does not name a slot"), hint)
     })?;
     Ok(SlotName { schedule, nominal })
 }

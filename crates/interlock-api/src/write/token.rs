@@ -81,17 +81,20 @@ fn minted(asked: TokenRequest, (by, now): (&str, Timestamp)) -> Result<(String, 
     }
     if (scope == "ping") == pipelines.is_empty() {
         let hint = r#"Send {"scope": "ping", "pipelines": ["orders*"]}; other scopes are for all pipelines."#;
-        return Err(bad("a token for pings names its pipelines, and no other does", hint));
+        return Err(bad(
+            "a token with the scope `ping` names its pipelines; other tokens do not",
+            hint,
+        ));
     }
     if expires_at.is_some_and(|end| end <= now) {
         let hint = "`expiresAt` lies ahead.";
-        return Err(ApiError::new(ErrorCode::BadTime, "the token would be worth nothing", hint));
+        return Err(ApiError::new(ErrorCode::BadTime, "the token would expire at once", hint));
     }
     let hint = "It is `ping`, `badge`, `viewer`, `operator` or `admin`.";
     let scope = Scope::parse(&scope, pipelines)
         .ok_or_else(|| bad(&format!("`scope` is `{scope}`"), hint))?;
     let (text, token) = Token::mint(&name, scope).ok_or_else(|| {
-        let message = "the system gives no random numbers";
+        let message = "cannot get random numbers from the system";
         ApiError::new(ErrorCode::Internal, message, "Try again.")
     })?;
     let (created_at, by) = (Some(now), by.to_owned());

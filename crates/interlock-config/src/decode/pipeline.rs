@@ -41,6 +41,7 @@ impl Decoder<'_> {
         Some(Pipeline {
             owner: also("owner"),
             description: also("description"),
+            runbook: text(root, "runbook"),
             tier: count(root, "tier"),
             labels: dict(root, "labels"),
             zone: root.get("timezone").map(|_| shared.zone.clone()),

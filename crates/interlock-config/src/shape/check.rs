@@ -349,7 +349,7 @@ impl Checker<'_> {
         if field.shape.is_hidden() {
             self.problems.hide(entry.value.span);
         }
-        let message = format!("`{}` is another spelling of a key that is already there", entry.key);
+        let message = format!("`{}` is another spelling of a key that already exists", entry.key);
         let help = format!("Keep one of: {}, {}.", field.name, field.aliases.join(", "));
         self.problems.add(entry.key_span, Code::Conflict, message, help);
     }

@@ -195,6 +195,11 @@ const OWN: &[Field] = &[
 const SHARED: &[Field] = &[
     field("owner", &TEXT, "Who is told."),
     field("labels", &TEXT_DICT, "For routing and filtering."),
+    field(
+        "runbook",
+        &TEXT,
+        "A link or a text that says what to do: part of each alert. Without one: the route's, else the kind's section of docs/messages.md.",
+    ),
     field("tier", &Shape::Int { min: 0, max: 100 }, "How much it matters; carried to alerts."),
     field("timezone", &ZONE, "The zone of schedules that name none.").default("UTC"),
     field("calendar", &TEXT_OR_TEXTS, "Calendars whose days have no slots."),

@@ -297,7 +297,7 @@ const ALERT: &MapShape = &MapShape {
         field(
             "after",
             &DURATION,
-            "Only what lasts so long while nobody acknowledges it: a later step of escalation.",
+            "Only incidents that stay open and unacknowledged for this long: a later step of escalation.",
         )
         .default("at once"),
         field(
@@ -318,8 +318,13 @@ const ALERT: &MapShape = &MapShape {
             "The end only once so many slots in a row went well; what begins again before was not over.",
         )
         .default("1"),
-        field("repeat", &DURATION, "Again after so long, while it lasts and nobody acknowledges it.")
+        field("repeat", &DURATION, "Sends a reminder after this long, while the incident is open and not acknowledged.")
             .default("once"),
+        field(
+            "runbook",
+            &TEXT,
+            "A link or a text that says what to do, for alerts of pipelines that name none.",
+        ),
         field("digest", &Shape::Bool, "Whether more than ten at once are one message.")
             .default("true for console, slack and email"),
     ]],

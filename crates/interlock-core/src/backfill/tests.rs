@@ -139,7 +139,7 @@ fn only_what_the_clock_owes_can_be_backfilled() {
     let unknown = ScheduleId::from_static("nightly");
     assert!(refusal(&watched, Some(&unknown)).unwrap().contains("no schedule `nightly`"));
     watched.trigger.as_mut().unwrap().kind = TriggerKind::External;
-    assert!(refusal(&watched, None).unwrap().contains("only watches"));
+    assert!(refusal(&watched, None).unwrap().contains("is watch-only"));
     watched.trigger = None;
     assert!(refusal(&watched, None).unwrap().contains("no trigger"));
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{ACKNOWLEDGED_BY_HAND, IncidentState, RESOLVED_BY_HAND, event_json};
+use crate::message::{ACTION, RUNBOOK};
 
 /// What is sent to people and programs.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,6 +95,19 @@ impl Alert {
         self.details.get("incident").and_then(Value::as_str)
     }
 
+    /// What to do, in a sentence: of what is open, because of the rest nothing is to be done.
+    pub fn action(&self) -> Option<&str> {
+        if matches!(self.state(), Some(IncidentState::Resolved | IncidentState::Acknowledged)) {
+            return None;
+        }
+        self.details.get(ACTION).and_then(Value::as_str)
+    }
+
+    /// Where it stands what to do.
+    pub fn runbook(&self) -> Option<&str> {
+        self.details.get(RUNBOOK).and_then(Value::as_str)
+    }
+
     /// One word for what it says: how bad it is, or that somebody looks, or that it is over.
     pub fn word(&self) -> &str {
         match self.state() {
@@ -111,14 +125,26 @@ impl Alert {
             line = format!("{line} ({} by {by}", self.word());
             line += &text("note").map_or_else(|| ")".to_owned(), |note| format!(": {note})"));
         }
-        line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+        one_line(&line)
     }
 }
 
-/// One line for people.
+/// What others wrote, without control characters.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// One line for people: what happened, what to do, and where more is said.
 impl fmt::Display for Alert {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, line) = (self.word(), self.line());
-        write!(f, "ALERT {word} {} {}: {line}", self.alert_type, self.pipeline_id)
+        write!(f, "ALERT {word} {} {}: {line}", self.alert_type, self.pipeline_id)?;
+        if let Some(action) = self.action() {
+            write!(f, " -> {}", one_line(action))?;
+        }
+        match self.runbook().filter(|_| !self.is_resolution()) {
+            Some(runbook) => write!(f, " [{}]", one_line(runbook)),
+            None => Ok(()),
+        }
     }
 }

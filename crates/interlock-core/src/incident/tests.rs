@@ -158,7 +158,7 @@ fn hands_are_taken_while_it_is_open_and_refused_with_a_reason_otherwise() {
     }
     for hand in [Hand::Acknowledge, Hand::Resolve] {
         let over = Some(IncidentState::Resolved);
-        assert_eq!(by_hand(over, hand), Err("it is resolved already"));
+        assert_eq!(by_hand(over, hand), Err("the incident is already resolved"));
         assert_eq!(by_hand(None, hand), Err("there is no such incident"));
         assert_eq!(Hand::parse(hand.as_str()), Some(hand));
     }
@@ -186,8 +186,8 @@ fn a_summary_names_what_and_when() {
         (PipelineId::parse("orders").unwrap(), ScheduleId::parse("daily").unwrap());
     for (kind, expected) in [
         ("SCHEDULE_MISSED", "Pipeline orders schedule daily missed on 2026-02-25"),
-        ("CONFIG_BROKEN", "orders.yaml is broken, and what was loaded before stays in force"),
-        ("PIPELINE_SET_ASIDE", "Pipeline orders was set aside"),
+        ("CONFIG_BROKEN", "orders.yaml is broken; the last good version stays in force"),
+        ("PIPELINE_SET_ASIDE", "Pipeline orders is in quarantine"),
     ] {
         let found = consequences(&fact(kind, &orders, &daily));
         let [Consequence::Open(finding)] = found.as_slice() else { panic!("{found:?}") };

@@ -63,7 +63,9 @@ impl Engine {
             | InboxRecord::Report(_)
             | InboxRecord::Job { .. }
             | InboxRecord::Unreadable { .. }
-            | InboxRecord::Complete { .. } => return Ok(Err("it is about no backfill".to_owned())),
+            | InboxRecord::Complete { .. } => {
+                return Ok(Err("the request names no backfill".to_owned()));
+            }
         };
         let ends_runs = matches!(asked, InboxRecord::CancelBackfill { ends_runs: true, .. });
         self.steer_backfill(pipeline, change, ends_runs, (now, plan)).await
@@ -178,13 +180,13 @@ pub fn backfill_of(
         plan,
     } = asked
     else {
-        return Err("it starts no backfill".to_owned());
+        return Err("the request starts no backfill".to_owned());
     };
     if from >= to {
         return Err(format!("{from} is not before {to}"));
     }
     if *to > now {
-        return Err(format!("{to} is not over yet: a backfill is about the past"));
+        return Err(format!("{to} is in the future: a backfill covers the past"));
     }
     if Reprocess::parse(reprocess).is_none() {
         return Err(format!("`{reprocess}` is none of missing, failed, all"));

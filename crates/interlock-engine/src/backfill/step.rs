@@ -113,7 +113,7 @@ impl Step<'_> {
             let verb = if self.record.total == 1 { "was" } else { "were" };
             format!("; {} {verb} planned", self.record.total)
         } else if self.record.opened != self.record.plan {
-            "; others than were planned".to_owned()
+            "; not the slots that were planned".to_owned()
         } else {
             String::new()
         };

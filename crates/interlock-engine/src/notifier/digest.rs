@@ -54,7 +54,7 @@ fn digest(alerts: &[Alert], at: Timestamp) -> Alert {
     let late = alerts.iter().filter(|alert| alert.details.contains_key("foundLate")).count();
     let late_said = match late {
         0 => String::new(),
-        late => format!(", {late} of them found late, because nobody watched at their time"),
+        late => format!(", {late} of them found late because no watchdog was running"),
     };
     let message = format!(
         "{}{} alerts {what} ({}){late_said}: {}{rest}",
@@ -97,7 +97,7 @@ fn outage(alerts: &[Alert]) -> Option<String> {
     let until = windows.iter().map(|((_, until), _)| *until).max()?;
     let count: u64 = windows.iter().map(|(_, slots)| slots).sum();
     let slots = counted(count, "slot");
-    Some(format!("we could not hear from {from} to {until}; {slots} unknown; "))
+    Some(format!("reports could not arrive from {from} to {until}; {slots} unknown; "))
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
         });
         alerts.push(alert(None));
         let said = digest(&alerts, Timestamp::UNIX_EPOCH).message;
-        let outage = "we could not hear from 2026-02-24T02:10:00Z to 2026-02-24T02:40:00Z; 14 slots unknown; \
+        let outage = "reports could not arrive from 2026-02-24T02:10:00Z to 2026-02-24T02:40:00Z; 14 slots unknown; \
                       7 alerts came at once";
         assert!(said.starts_with(outage), "{said}");
         assert!(

@@ -34,7 +34,7 @@ impl Notifier {
                 None
             }
             Delivery::Failed { reason, retry_after } => {
-                tracing::warn!(channel, reason, "an alert was not delivered");
+                tracing::warn!(channel, reason, "an alert could not be delivered");
                 self.note_failure(&channel, retry_after.map(|pause| plus(now, pause)), now)
             }
         };
@@ -96,7 +96,7 @@ impl Notifier {
             tries: 0,
             not_before: plus(now, pause),
             last_error: None,
-            held: Some("it is told again if it lasts".to_owned()),
+            held: Some("a reminder, sent if the incident lasts".to_owned()),
             ..row.record.clone()
         };
         Some((format!("{name}{AGAIN}"), record))
@@ -123,7 +123,7 @@ impl Notifier {
         let alert = Alert::from_json(&record.alert);
         let (channel, tries) = (record.channel.clone(), record.tries);
         let reason = record.last_error.clone().unwrap_or_default();
-        tracing::error!(channel, tries, reason, "an alert is given up: {alert}");
+        tracing::error!(channel, tries, reason, "an alert was given up: {alert}");
         self.vitals.notifications.add("dead", 1);
         let mut becomes = vec![(row.name.clone(), OutboxRecord { dead: true, ..record.clone() })];
         // That a dead letter was not told either is in the log and in the list; telling it would never end.
@@ -153,7 +153,7 @@ impl Notifier {
 /// The alert that tells of a dead letter.
 fn undelivered(alert: &Alert, record: &OutboxRecord, now: Timestamp) -> Alert {
     let OutboxRecord { channel, tries, last_error, .. } = record;
-    let reason = last_error.as_deref().unwrap_or("no reason is known");
+    let reason = last_error.as_deref().unwrap_or("no reason is recorded");
     let times = if *tries == 1 { "once".to_owned() } else { format!("{tries} times") };
     let message = format!(
         "The alert channel {channel} was tried {times} and could not deliver: {reason}. What it should have said: {}",

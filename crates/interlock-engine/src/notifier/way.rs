@@ -27,7 +27,7 @@ const IN_A_ROW_MAX: usize = 1_000;
 /// What the name of a notification ends with that tells again of what lasts.
 pub(super) const AGAIN: &str = "~again";
 /// Why an end is not told.
-const UNHEARD: &str = "nobody heard of the beginning";
+const UNHEARD: &str = "no channel was told of the beginning";
 
 /// What stands in the way of a notification.
 pub(super) enum Way {
@@ -173,7 +173,7 @@ impl Notifier {
         let manner = self.channels.manner(&row.record.channel);
         let turn = plus(incident.opened_at, manner.after.unwrap_or_default());
         if now < turn {
-            let reason = "its step of escalation has not come".to_owned();
+            let reason = "a later escalation step, not due yet".to_owned();
             return Ok(Some(HoldReason { reason, until: Some(turn) }));
         }
         if manner.findings > 1 && manner.of > manner.findings {
@@ -306,7 +306,7 @@ fn flapping(incident: &IncidentRecord, now: Timestamp) -> Option<HoldReason> {
     let count = incident.openings.iter().filter(|opening| **opening > since).count();
     let lasts = plus(incident.opened_at, FLAP_LASTS);
     (count >= FLAPS_FROM && now < lasts).then(|| HoldReason {
-        reason: format!("it came and went {count} times within an hour; told if it lasts"),
+        reason: format!("it came and went {count} times within an hour; sent if it lasts"),
         until: Some(lasts),
     })
 }

@@ -69,7 +69,7 @@ impl Telling<'_> {
                 "began before"
             }
             Meaning::Noted => {
-                let said = self.event("JOB_LOGGED", "it says something");
+                let said = self.event("JOB_LOGGED", "the job sent a log line");
                 let said = said.detail("body", self.hearing.record.body.clone());
                 let said = match &self.hearing.record.rid {
                     Some(rid) => said.detail(RID, rid.as_str()),
@@ -158,7 +158,7 @@ impl Telling<'_> {
         record.started_at = Some(self.at());
         plan.put(Key::Run(key.clone()), 0, Record::Run(record.into()));
         plan.group.changes.push(self.limit(key, self.at()).put());
-        plan.event(self.event("JOB_STARTED", "it says that it began").run(self.id(key)));
+        plan.event(self.event("JOB_STARTED", "the job reported its start").run(self.id(key)));
         if is_decided(self.slot.0.state) && !self.start.is_switch() {
             self.extra(Extra::SlotIsDecided, plan);
         }
@@ -188,10 +188,10 @@ impl Telling<'_> {
 
     fn tell_end(&self, key: &RunKey, end: End, plan: &mut Planned) {
         match self.failure(end) {
-            None => plan.event(self.event("JOB_COMPLETED", "it ended well").run(self.id(key))),
+            None => plan.event(self.event("JOB_COMPLETED", "the job succeeded").run(self.id(key))),
             Some(message) => {
                 plan.event(self.event("JOB_FAILED", message).run(self.id(key)));
-                let next = "who runs it decides whether it is tried again";
+                let next = "watch-only: Interlock does not retry its job";
                 let event = self.event("RETRY_EXHAUSTED", next).run(self.id(key));
                 plan.event(event.detail("status", FAILED_FINAL));
             }
@@ -201,8 +201,8 @@ impl Telling<'_> {
     /// Why it failed, for people.
     fn failure(&self, end: End) -> Option<String> {
         let said = match self.hearing.record.exit_code {
-            Some(code) => format!("it exited with {code}"),
-            None => "it reported failure".to_owned(),
+            Some(code) => format!("the job exited with {code}"),
+            None => "the job reported failure".to_owned(),
         };
         (end == End::Badly).then_some(said)
     }
@@ -211,11 +211,13 @@ impl Telling<'_> {
         let said = self.hearing.report.said.as_str();
         let message = match why {
             Extra::SlotIsDecided => {
-                format!("it says {said}, and its slot is {}", self.slot.0.state)
+                format!("the job reported {said}, but its slot is {}", self.slot.0.state)
             }
-            Extra::RunIsOver => format!("it says {said} of a run that had ended otherwise"),
+            Extra::RunIsOver => {
+                format!("the job reported {said} for a run that had ended differently")
+            }
             Extra::NameIsTaken => format!(
-                "it says {said} under a `rid` that a run of another slot had: nothing is known of this one"
+                "the job reported {said} with the `rid` of another slot's run; no run of this slot is known"
             ),
         };
         let record = self.hearing.record;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use interlock_core::{
     id::PipelineId,
     incident::{Alert, EVENT, EVENT_MESSAGE, Finding, IncidentState, RESOLVED_BY_HAND},
+    message::{ACTION, RUNBOOK, default_runbook, runbook},
 };
 use interlock_store::{
     Group,
@@ -84,7 +85,7 @@ impl Telling<'_> {
 
     fn hand(&self) -> HandRecord {
         let text = |key: &str| self.event.details.get(key).and_then(Value::as_str);
-        let by = text("by").unwrap_or("somebody").to_owned();
+        let by = text("by").unwrap_or("an operator").to_owned();
         HandRecord { at: self.at, by, note: text("note").map(str::to_owned) }
     }
 
@@ -117,6 +118,11 @@ impl Telling<'_> {
         details.insert(EVENT.to_owned(), self.event.kind.to_string().into());
         if !self.event.message.is_empty() {
             details.insert(EVENT_MESSAGE.to_owned(), self.event.message.clone().into());
+        }
+        details.insert(RUNBOOK.to_owned(), default_runbook(&self.event.kind).into());
+        if let Some(runbook) = runbook(&self.event.kind) {
+            // A check that knows more of the slot says so itself.
+            details.entry(ACTION.to_owned()).or_insert_with(|| runbook.act.into());
         }
         if let Some((schedule, date)) = day_of(self.group, self.event, self.open) {
             details.insert("scheduleId".to_owned(), schedule.as_str().into());

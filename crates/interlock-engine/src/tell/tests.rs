@@ -93,7 +93,7 @@ fn an_uncertain_run_is_told_and_so_is_that_it_was_found() {
         [format!("{key} open 1 @Absent"), format!("{key}~1~opened after None")]
     );
     // The group that says so leaves the slot as it is: its day is that of the open slot.
-    let mut found = group(9, &[("RUN_FOUND", "its job runs")]);
+    let mut found = group(9, &[("RUN_FOUND", "its job was found running")]);
     let Change::Put(Key::Slot(schedule, nominal), _, Record::Slot(record)) =
         found.changes.remove(0)
     else {
@@ -151,6 +151,8 @@ fn an_alert_says_what_happened_and_why() {
         "pipelineId": "orders",
         "message": "Pipeline orders schedule hourly failed on 2026-02-25: exit 3; no attempt is left",
         "details": {
+            "actionHint": "Read the job's log (`interlock logs`), mend the cause, then run the slot again with `interlock rerun`.",
+            "runbook": "docs/messages.md#retry_exhausted",
             "scheduleId": "hourly",
             "date": "2026-02-25",
             "event": "RETRY_EXHAUSTED",

@@ -15,7 +15,7 @@ fn a_store_is_complained_of_when_it_fails_or_hangs_until_it_takes_a_write() {
     watch.asked(at(100));
     assert_eq!(watch.complaint(at(110)), None);
     let hangs = watch.complaint(at(111)).unwrap();
-    assert_eq!(hangs.says, "the store: it has not taken a write for 11 s");
+    assert_eq!(hangs.says, "the store: it has accepted no write for 11 s");
     watch.answered(Err("the disk is full".into()));
     assert_eq!(watch.complaint(at(112)).unwrap().says, "the store: the disk is full");
     watch.asked(at(113));

@@ -73,7 +73,7 @@ fn a_panic_in_one_plan_is_that_pipelines_alone() {
     assert_eq!(stage.started().len(), 3, "the healthy one ran at ten, eleven and twelve");
     let told = stage.told(&ASIDE);
     assert_eq!(told.len(), 1, "once, not at each try: {told:?}");
-    assert!(told[0].contains("a mistake in Interlock"), "{told:?}");
+    assert!(told[0].contains("a bug in Interlock"), "{told:?}");
     // A version without the mistake takes it back, with its slots.
     stage.crash();
     stage.until(at("13:30"));

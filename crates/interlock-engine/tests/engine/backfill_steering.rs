@@ -197,13 +197,13 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let cases = [
         (own.as_str(), start("08:00", "05:00"), "is not before"),
         (&own, start("08:00", "08:00"), "is not before"),
-        (&own, start("08:00", "12:00"), "is not over yet"),
+        (&own, start("08:00", "12:00"), "is in the future"),
         (&own, with(start("05:00", "08:00"), ["some", "asc"], 1), "`some` is none of"),
         (&own, with(start("05:00", "08:00"), ["all", "up"], 1), "`up` is none of"),
         (&own, with(start("05:00", "08:00"), ["all", "asc"], 0), "not within 1 to 100"),
         (&own, with(start("05:00", "08:00"), ["all", "asc"], 101), "not within 1 to 100"),
         (&own, set_schedules, "has no schedule `nightly`"),
-        (watched, start("05:00", "08:00"), "only watches"),
+        (watched, start("05:00", "08:00"), "is watch-only"),
         (sensed, start("05:00", "08:00"), "by the clock"),
         (&own, InboxRecord::PauseBackfill { backfill: 3 }, "has no backfill 3"),
     ];

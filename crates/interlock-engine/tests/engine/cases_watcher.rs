@@ -146,7 +146,10 @@ fn case_51_a_permanent_failure_ends_the_slot_at_once() {
     assert_eq!((run.status.as_str(), run.category.as_deref()), ("FAILED", Some("PERMANENT")));
     assert_eq!(
         stage.told(&RETRIES),
-        ["JOB_FAILED it exited with 1", "RETRY_EXHAUSTED PERMANENT failures are not tried again",]
+        [
+            "JOB_FAILED the job exited with 1",
+            "RETRY_EXHAUSTED PERMANENT failures are not tried again",
+        ]
     );
 }
 
@@ -251,7 +254,7 @@ fn cases_23_and_66_a_failure_that_may_pass_is_tried_again_after_its_wait() {
     );
     assert_eq!(
         stage.told(&RETRIES),
-        ["JOB_FAILED it exited with 1", "RETRY_SCHEDULED attempt 2 at 2026-02-24T10:01:05Z"]
+        ["JOB_FAILED the job exited with 1", "RETRY_SCHEDULED attempt 2 at 2026-02-24T10:01:05Z"]
     );
 }
 

@@ -198,7 +198,7 @@ fn the_slot_of_a_stop_is_not_run() {
     for request in [rerun, run] {
         let answer = stage.ask("feed", &request);
         assert!(!answer.accepted, "{answer:?}");
-        assert!(answer.result.to_string().contains("nothing ran in it"), "{answer:?}");
+        assert!(answer.result.to_string().contains("no job ran in it"), "{answer:?}");
     }
     assert!(stage.started().is_empty());
 }

@@ -40,7 +40,7 @@ fn s10_after_an_outage_slots_are_unknown_and_one_incident_names_the_window() {
     assert_eq!(lines, ["schedule_unknown open"], "once, and nobody says that it was missed");
     let told = stage.told(&["SCHEDULE_UNKNOWN", "SCHEDULE_MISSED", "SLOTS_MISSED"]);
     let says = "SCHEDULE_UNKNOWN 5 slots of h from 2026-02-24T10:00:00Z to 2026-02-24T14:00:00Z are unknown: \
-                we could not hear from 2026-02-24T09:10:00Z to 2026-02-24T14:30:00Z";
+                reports could not arrive from 2026-02-24T09:10:00Z to 2026-02-24T14:30:00Z";
     assert_eq!(told, [says]);
 }
 
@@ -91,7 +91,10 @@ fn s10_where_nobody_ever_listened_what_the_watchdog_did_not_see_is_unknown() {
     stage.goes_on("12:20");
     assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z completed", "3 times unknown"]);
     let told = stage.told(&["SCHEDULE_UNKNOWN"]);
-    assert!(told[0].ends_with("are unknown: nobody listened"), "{told:?}");
+    assert!(
+        told[0].ends_with("are unknown: reports could not arrive, no instance was listening"),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -125,7 +128,7 @@ fn s10_the_owner_that_closes_for_a_watchdog_which_is_not_there_says_missed_only_
             let events = stage.events();
             let event = events.iter().find(|row| row.record.kind == "SCHEDULE_UNKNOWN").unwrap();
             let (from, until) = ("2026-02-24T09:01:00Z", "2026-02-24T09:30:00Z");
-            let says = format!("unknown: we could not hear from {from} to {until}");
+            let says = format!("unknown: reports could not arrive from {from} to {until}");
             assert_eq!(event.record.message, says, "`why` and the alert say it");
             let details = &event.record.details;
             assert_eq!(

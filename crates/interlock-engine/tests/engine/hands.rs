@@ -95,9 +95,10 @@ fn a_hand_that_comes_too_late_is_refused_and_nobody_hears_of_it() {
     stage.live(u64::MAX, Stage::end(39));
     assert_eq!(stage.receivers.heard("chat"), ["open job_failed", "resolved job_failed"]);
     let orders = PipelineId::parse("orders").unwrap();
-    for (key, reason) in
-        [("acknowledge-33", "it is resolved already"), ("resolve-5", "there is no such incident")]
-    {
+    for (key, reason) in [
+        ("acknowledge-33", "the incident is already resolved"),
+        ("resolve-5", "there is no such incident"),
+    ] {
         let row = block_on(stage.store.read(&orders, &[Key::Applied(key.into())])).unwrap();
         let Some(Record::Applied(answer)) = row[0].clone().map(|row| row.record) else {
             panic!("{key} has no answer")
@@ -150,7 +151,7 @@ fn a_dead_letter_is_sent_again_when_it_is_asked_for_and_the_event_says_by_whom()
     assert!(answer(&stage, 12).accepted, "{:?}", answer(&stage, 12));
     let again = answer(&stage, 22);
     assert!(
-        !again.accepted && again.result.to_string().contains("nothing of that name"),
+        !again.accepted && again.result.to_string().contains("there is no undelivered alert"),
         "{again:?}"
     );
     assert_eq!(answer(&stage, 23).result["state"], "open", "a note changes nothing");

@@ -68,7 +68,7 @@ fn nobody_can_have_interlock_run_again_what_somebody_else_runs() {
     assert_eq!(stage.hears("success", None), "ended");
     let slot = SlotName { schedule: "h".into(), nominal: at("09:00") };
     let refused = stage.ask("backup", &InboxRecord::Rerun { slot, reason: "again".into() });
-    assert_eq!(refused.result["reason"], "somebody else runs backup; Interlock only watches it");
+    assert_eq!(refused.result["reason"], "backup is watch-only: Interlock does not run its jobs");
     assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z completed"]);
 }
 
@@ -86,7 +86,7 @@ fn a_start_and_its_end_are_one_run_with_what_it_said() {
     let run = stage.run_rows().remove(0).record;
     assert_eq!(run.started_at, Some(at("09:00")));
     assert_eq!(run.ended_at, Some(at("09:30")));
-    assert_eq!(run.message.as_deref(), Some("it exited with 3"));
+    assert_eq!(run.message.as_deref(), Some("the job exited with 3"));
     assert_eq!(run.metadata["body"], "no space left");
     assert_eq!(run.metadata["exitCode"], 3);
 }
@@ -265,7 +265,7 @@ fn a_name_that_is_used_again_for_another_slot_is_told_and_not_swallowed() {
         );
         assert_eq!(stage.hears("success", Some("host-1")), "extra");
         let told = stage.told(&["REPORT_EXTRA"]);
-        assert!(told[0].contains("a run of another slot had"), "{told:?}");
+        assert!(told[0].contains("of another slot's run"), "{told:?}");
     }
 }
 
@@ -411,7 +411,7 @@ trigger: {type: command, command: 'true'}
 fn before_the_first_slot_nothing_is_owed() {
     let mut stage = stage(HOURLY);
     let reason = stage.hears("success", None);
-    let first = "it is about h/2026-02-24T08:00:00Z, which is not owed: the first slot is 2026-02-24T09:00:00Z";
+    let first = "it is about h/2026-02-24T08:00:00Z, which is not due: the first slot is 2026-02-24T09:00:00Z";
     assert_eq!(reason, first);
 }
 

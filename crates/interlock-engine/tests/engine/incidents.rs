@@ -426,7 +426,7 @@ fn a_broken_file_is_an_incident_until_it_is_mended() {
     assert_eq!((pipeline, key.as_str()), (&system, "config:interlock.yaml"));
     assert_eq!(
         row.record.message,
-        "interlock.yaml is broken, and what was loaded before stays in force: line 3: `alert` is unknown"
+        "interlock.yaml is broken; the last good version stays in force: line 3: `alert` is unknown"
     );
 }
 

@@ -108,7 +108,7 @@ fn what_is_refused_is_kept_also_when_nobody_waited_for_the_answer() {
         stage.told(&["REQUEST_REJECTED"]),
         [
             "REQUEST_REJECTED there is no pipeline `nowhere`",
-            "REQUEST_REJECTED somebody else runs backup; Interlock only watches it",
+            "REQUEST_REJECTED backup is watch-only: Interlock does not run its jobs",
         ],
         "what parts of Interlock tell each other is no request"
     );

@@ -67,7 +67,7 @@ fn s11_reports_that_come_twice_or_out_of_order_change_nothing() {
     report(&mut stage, "landed", &complete("2026-02-24", 7), first);
     assert_eq!(
         stage.told(&["SENSOR_OUTDATED"]),
-        ["SENSOR_OUTDATED landed: we have a later report"]
+        ["SENSOR_OUTDATED landed: ignored, a newer report is already here"]
     );
     // But if it is about another period, that period is not lost.
     report(&mut stage, "landed", &complete("2026-02-23", 7), first);

@@ -327,7 +327,7 @@ impl Cast {
             }
             Job::Unclear => (0, Outcome::Success { metadata }),
             Job::Fails(category) => {
-                let message = "it exited with 1".to_owned();
+                let message = "the job exited with 1".to_owned();
                 (5, Outcome::Failure { message, category, metadata })
             }
         };

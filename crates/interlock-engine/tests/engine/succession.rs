@@ -83,7 +83,7 @@ fn an_entry_of_a_list_that_is_edited_during_downtime_loses_nothing() {
     ];
     assert_eq!(story(&stage), expected);
     let told = stage.told(&["SLOTS_SKIPPED", "CATCHUP_PLANNED"]);
-    assert!(told[0].contains("3 slots") && told[0].contains("taken out"), "{told:?}");
+    assert!(told[0].contains("3 slots") && told[0].contains("was removed"), "{told:?}");
     assert_eq!(told[1], "CATCHUP_PLANNED 6 slots were missed: 6 run (all); skipped: none");
 }
 

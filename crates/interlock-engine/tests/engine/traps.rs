@@ -137,7 +137,7 @@ fn dagu_7_a_slot_that_finds_a_run_is_recorded_with_its_reason() {
         hours(&stage, "hourly"),
         ["10 completed", "11 skipped(overlap)", "12 open(running)"]
     );
-    assert_eq!(stage.told(&["SLOT_SKIPPED"]), ["SLOT_SKIPPED skipped(overlap)"]);
+    assert_eq!(stage.told(&["SLOT_SKIPPED"]), ["SLOT_SKIPPED the run before it was still going"]);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn d2_3_an_end_that_is_told_again_does_not_end_the_attempt_after_it() {
         tell.send(Report { run_id, at, what: What::Finished(outcome) }).unwrap();
     };
     let failure = || Outcome::Failure {
-        message: "it exited with 1".to_owned(),
+        message: "the job exited with 1".to_owned(),
         category: FailureCategory::Transient,
         metadata: [].into(),
     };

@@ -199,7 +199,11 @@ fn a_slot_that_finds_no_room_breaks_its_sla_and_keeps_its_chance() {
     assert_eq!(stage.slots(), ["nine/2026-02-24T09:00:00Z open(waiting)"]);
     assert_eq!(heard.lines(), ["09:30:00 sla_breach open"]);
     let breach = incident(&stage, "sla:orders:nine:2026-02-24");
-    assert!(breach.message.ends_with("it found no room for its run"), "{}", breach.message);
+    assert!(
+        breach.message.ends_with("the limit of runs at once was reached"),
+        "{}",
+        breach.message
+    );
     stage.limits.runs_max = 10;
     stage.crash();
     assert!(stage.until(at("09:50")).is_none());

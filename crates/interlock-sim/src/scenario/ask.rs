@@ -55,7 +55,7 @@ impl House {
                 return Ok(vec![said(&answer)]);
             }
         }
-        Ok(vec!["accepted, not yet applied: `interlock serve` has not got to it".to_owned()])
+        Ok(vec!["accepted, not yet applied: `interlock serve` has not applied it yet".to_owned()])
     }
 
     /// Without a daemon a command does by itself what it asks for, and stays until that has ended.

@@ -81,7 +81,9 @@ impl Habit {
         };
         match self {
             Self::Takes(time) => Some((time, Outcome::Success { metadata })),
-            Self::Fails => Some((USUAL, failure("it exited with 1", FailureCategory::Transient))),
+            Self::Fails => {
+                Some((USUAL, failure("the job exited with 1", FailureCategory::Transient)))
+            }
             Self::FailsForGood => {
                 Some((USUAL, failure("its input is wrong", FailureCategory::Permanent)))
             }

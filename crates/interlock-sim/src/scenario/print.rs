@@ -58,7 +58,7 @@ impl House {
             lines.extend(self.lines(row)?);
         }
         if lines.is_empty() {
-            return Ok(vec!["nothing is owed from before".to_owned()]);
+            return Ok(vec!["nothing was missed".to_owned()]);
         }
         let rows: Vec<_> = lines.iter().map(PlanLine::to_row).collect();
         Ok(laid_out(PlanLine::HEADINGS, &rows))
@@ -184,7 +184,7 @@ impl House {
     fn told(&self) -> Vec<String> {
         let heard = self.cast.take_heard();
         if heard.is_empty() {
-            return vec!["nobody was told anything".to_owned()];
+            return vec!["no alert was sent".to_owned()];
         }
         heard.iter().map(|(at, alert)| format!("{} {alert}", story::instant(*at))).collect()
     }

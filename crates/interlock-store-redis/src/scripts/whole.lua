@@ -2,7 +2,7 @@
 local about, noted = P .. ':about', P .. ':changed'
 
 local function archived()
-    if take() == 'nobody' then
+    if take() == 'none' then
         call('HDEL', about, 'followed', 'archivedevents', 'archivedchanges')
         call('DEL', noted)
         return {}

@@ -24,7 +24,7 @@ impl Adapter for External {
         _tools: &'a Tools,
         _request: &'a StartRequest,
     ) -> TriggerFuture<'a, Result<LookUp, LookUpFailure>> {
-        let reason = "somebody else runs it; only their report can tell".to_owned();
+        let reason = "watch-only: only a report of the job can tell".to_owned();
         Box::pin(std::future::ready(Ok(LookUp::CannotTell { reason })))
     }
 
@@ -33,7 +33,7 @@ impl Adapter for External {
         _tools: &'a Tools,
         _request: &'a StartRequest,
     ) -> TriggerFuture<'a, Result<(), CancelFailure>> {
-        let message = "somebody else runs it; it cannot be ended from here".to_owned();
+        let message = "the job cannot be ended from here: it is watch-only".to_owned();
         Box::pin(std::future::ready(Err(CancelFailure { message, is_retryable: false })))
     }
 }

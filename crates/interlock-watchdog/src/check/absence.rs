@@ -236,13 +236,13 @@ impl Teller<'_> {
         finding.alert = Some(match (sight, self.blindness(owed)) {
             (Sight::Blind, Some((from, until))) => {
                 finding.message = format!(
-                    "cannot tell whether {pipeline} ran on {date}: nobody could have reported from {from} to {until}"
+                    "cannot tell whether {pipeline} ran on {date}: reports could not arrive from {from} to {until}"
                 );
                 finding = finding.detail("deafFrom", from.to_string());
                 finding = finding.detail("deafUntil", until.to_string());
                 format!(
-                    "Pipeline {pipeline} schedule {schedule} may have been missed: {what}, and nobody could have \
-                     reported from {from} to {until}"
+                    "Pipeline {pipeline} schedule {schedule} may have been missed: {what}, but reports \
+                     could not arrive from {from} to {until}"
                 )
             }
             (Sight::Blind | Sight::Clear, _) => {
@@ -257,9 +257,11 @@ impl Teller<'_> {
 
     fn hint(&self) -> &'static str {
         match self.snapshot.agenda.work {
-            Work::Watched => "look at whoever runs it, and at how it reports",
+            Work::Watched => {
+                "Check the job where it runs, and whether its reports reach Interlock."
+            }
             Work::Started | Work::Dormant => {
-                "look at `interlock why` for the slot, and whether `interlock serve` is alive"
+                "Run `interlock why` for the slot, and `interlock doctor` to see whether `serve` is at work."
             }
         }
     }
@@ -271,7 +273,7 @@ impl Teller<'_> {
         let blocking = match evaluated.map(|it| it.blocking.as_slice()) {
             Some(blocking) if !blocking.is_empty() => blocking.join("; "),
             _ if waits => "it waits for its turn behind another run".to_owned(),
-            _ => "it found no room for its run".to_owned(),
+            _ => "the limit of runs at once was reached".to_owned(),
         };
         let deadline = owed.deadline.as_deref()?;
         let (pipeline, date) = (&self.snapshot.pipeline, owed.date);

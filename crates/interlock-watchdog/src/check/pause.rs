@@ -35,7 +35,7 @@ pub(super) fn too_long(snapshot: &Snapshot, now: Timestamp) -> Vec<Finding> {
                 .detail("thing", snapshot.pipeline.as_str())
                 .detail("since", pause.since.to_string())
                 .detail("duration", long)
-                .detail("actionHint", "resume it, or pause it with an end (`--until`)")
+                .detail("actionHint", "Resume it with `interlock resume`, or give the pause an end (`interlock pause --until`).")
                 .with(Remedy::Drop(due.clone())),
         );
     }

@@ -72,13 +72,15 @@ fn stuck_run(snapshot: &Snapshot, due: &Obligation, now: Timestamp) -> Finding {
 fn hint(status: RunState) -> &'static str {
     match status {
         RunState::Pending | RunState::Triggering => {
-            "its start has not been confirmed: look at the trigger and at whoever runs it"
+            "The start was never confirmed: check the trigger and the system that runs the job."
         }
         RunState::Running
         | RunState::CompletedMonitoring
         | RunState::Completed
         | RunState::Failed
-        | RunState::Cancelled => "look at its log, or end it with `interlock cancel`",
+        | RunState::Cancelled => {
+            "Read its log (`interlock logs`), or end it with `interlock cancel`."
+        }
     }
 }
 
@@ -118,10 +120,16 @@ fn stale_trigger(snapshot: &Snapshot, due: &Obligation, now: Timestamp) -> Optio
         .about(&place, date)
         .due(known.slot.closes_at)
         .says(message.clone())
+        .alerts(format!(
+            "Pipeline {pipeline} schedule {schedule} did not end in time on {date}; its slot is closed as failed"
+        ))
         .detail("source", "watchdog")
         .detail("status", FAILED_FINAL)
         .detail("ttlExpired", known.slot.closes_at.to_string())
-        .detail("actionHint", "find out what became of its job, then `interlock rerun`")
+        .detail(
+            "actionHint",
+            "Find out what became of its job, then run it again with `interlock rerun`.",
+        )
         .with(Remedy::Drop(due.clone()));
     let run = snapshot.runs.get(&place);
     Some(match run {
@@ -158,7 +166,10 @@ fn overdue_run(
         .alerts(format!("Pipeline {pipeline} schedule {} {what}", place.1))
         .detail("source", "watchdog")
         .detail("duration", age.as_str())
-        .detail("actionHint", "look at whoever runs it; `maxDuration` is how long it may take");
+        .detail(
+            "actionHint",
+            "Check the job where it runs; `maxDuration` is how long it may take.",
+        );
     finding.remedies = over.remedies;
     let failed = (now, "it did not end in time");
     // One that only waits is a switch's, and waits for another run than this.

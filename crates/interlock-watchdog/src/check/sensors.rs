@@ -94,7 +94,7 @@ fn recover(
     let look = Subject::Slot(place.1.clone(), place.0);
     let budget = Obligation::of_budget(place, &slot, reported.received_at);
     let message =
-        format!("sensor {key} came and no slot was opened: opened {}/{}", place.1, place.0);
+        format!("sensor {key} arrived but no slot was opened; opened {}/{} now", place.1, place.0);
     let finding = Finding::of(
         CheckName::SensorTriggerReconciliation,
         "TRIGGER_RECOVERED",
@@ -190,7 +190,10 @@ fn expired(snapshot: &Snapshot, owed: &Owed, now: Timestamp) -> Option<Finding> 
             .says(format!("trigger window of {pipeline} closed: {what}"))
             .alerts(format!("Pipeline {pipeline} schedule {}: {what}", place.1))
             .detail("triggerDeadline", deadline)
-            .detail("actionHint", "later data starts nothing: use `interlock rerun`")
+            .detail(
+                "actionHint",
+                "Data that arrives later starts nothing: run the slot with `interlock run --slot`.",
+            )
             .with(Remedy::Slot(place.clone(), revision, Box::new(slot))),
     )
 }

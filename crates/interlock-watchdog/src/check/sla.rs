@@ -164,7 +164,7 @@ impl Firing<'_> {
         let by = limit.breach_at;
         let what = if event == self.kinds.warning {
             let left = duration::format_go(by.duration_since(self.now));
-            format!("is to complete in {left}, by {by}, and is {status}")
+            format!("must complete within {left}, by {by}, and is {status}")
         } else if event == self.kinds.breach {
             format!("did not complete by {by}: {status}")
         } else {

@@ -43,7 +43,7 @@ impl CheckOptions {
                     self.store.settle(&row, vec![]).await?;
                 }
                 Err(reason) => {
-                    self.log(&format!("{pipeline}: an alert was not delivered: {reason}"));
+                    self.log(&format!("{pipeline}: an alert could not be delivered: {reason}"));
                     left.push((pipeline, name));
                 }
             }
@@ -57,7 +57,7 @@ impl CheckOptions {
             return;
         };
         if let Err(reason) = deliver(&alert) {
-            self.log(&format!("{}: an alert was not delivered: {reason}", finding.pipeline));
+            self.log(&format!("{}: an alert could not be delivered: {reason}", finding.pipeline));
         }
     }
 

@@ -188,7 +188,7 @@ impl Watchdog {
                     Expect::Any,
                     record,
                 ));
-                format!("nobody watched since {since}")
+                format!("no watchdog was running since {since}")
             }
             (None, Some(since)) => format!("goes on from {since}"),
             (None, None) => "watches for the first time".to_owned(),
@@ -204,7 +204,7 @@ impl Watchdog {
             load::agenda(self.store.as_ref(), self.writer.shard, &mut self.list, self.judged);
         self.unwatched = unreadable.await?.into_iter().collect();
         for (pipeline, reason) in &self.unwatched {
-            tracing::error!(%pipeline, reason, "its agenda cannot be used, so it is not watched");
+            tracing::error!(%pipeline, reason, "cannot read its schedule: the watchdog does not watch it");
         }
         self.list.settle(now, plus(now, self.pace.settle));
         Ok(())

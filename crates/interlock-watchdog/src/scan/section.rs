@@ -71,12 +71,16 @@ impl Section<'_> {
             let covers = spans.iter().filter(|(first, last)| (first..=last).contains(&slot));
             match covers.count() {
                 0 if !rows.contains(slot) => {
-                    found
-                        .push(self.violation("S3", format!("{slot} was owed and is not recorded")));
+                    found.push(self.violation(
+                        "S3",
+                        format!("the slot of {slot} was due and is not recorded"),
+                    ));
                 }
                 0 | 1 => {}
                 many => {
-                    found.push(self.violation("S3", format!("{many} spans stand for {slot}")));
+                    found.push(
+                        self.violation("S3", format!("{many} spans record the slot of {slot}")),
+                    );
                 }
             }
         }
@@ -107,7 +111,7 @@ impl Section<'_> {
             let owed = self.start.schedule.slots(first, end, COUNTED_MAX + 1).found.len() as u64;
             if owed != count {
                 let says = format!(
-                    "a span from {first} to {last} stands for {count} slots, and {owed} were owed"
+                    "a span from {first} to {last} records {count} slots, but {owed} were due"
                 );
                 found.push(self.violation("S3", says));
             }
@@ -131,7 +135,10 @@ impl Section<'_> {
         });
         let proof = proof.map(|row| row.nominal).min();
         let says = |at: Timestamp| {
-            format!("{at} was recorded, and its watermark went back to {}", self.watermark)
+            format!(
+                "the slot of {at} is recorded, but its watermark went back to {}",
+                self.watermark
+            )
         };
         proof.map(|at| self.violation("S4", says(at)))
     }
@@ -148,7 +155,7 @@ impl Section<'_> {
             pause.is_in_force(now) || pause.until.is_some_and(|until| plus(until, BEHIND_MAX) > now)
         });
         let Some(watermark) = watermark else {
-            let says = "nobody has taken it up: it has no watermark".to_owned();
+            let says = "no engine has taken it up: it has no watermark".to_owned();
             let is_late = plus(self.from, BEHIND_MAX) < now;
             return (is_late && !is_paused).then(|| self.violation("frozen", says));
         };
@@ -156,7 +163,8 @@ impl Section<'_> {
         let expecting = Expecting { pipeline: self.pipeline, agenda: self.agenda };
         let judged = expecting.owed(self.start, next).limit;
         let due = plus(judged.max(plus(next, self.start.delay(self.pipeline))), BEHIND_MAX);
-        (due < now && !is_paused)
-            .then(|| self.violation("frozen", format!("{next} was due and nobody has recorded it")))
+        (due < now && !is_paused).then(|| {
+            self.violation("frozen", format!("the slot of {next} was due and is not recorded"))
+        })
     }
 }

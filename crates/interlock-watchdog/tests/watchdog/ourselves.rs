@@ -218,17 +218,14 @@ fn s3_a_slot_that_vanished_and_a_slot_with_two_spans_are_found() {
     house.recorded("orders", "cron", at("13:00"));
     house.write("orders", vec![span("13:00", "13:00", 1)]);
     let found = scanned(&house, &mut scanner, at("13:30"));
-    assert_eq!(found, ["S3 2026-02-24T12:00:00Z was owed and is not recorded"]);
+    assert_eq!(found, ["S3 the slot of 2026-02-24T12:00:00Z was due and is not recorded"]);
     house.write("orders", vec![span("12:00", "13:00", 2)]);
     let found = scanned(&house, &mut scanner, at("13:30"));
-    assert_eq!(found, ["S3 2 spans stand for 2026-02-24T13:00:00Z"]);
+    assert_eq!(found, ["S3 2 spans record the slot of 2026-02-24T13:00:00Z"]);
     house.recorded("orders", "cron", at("16:00"));
     house.write("orders", vec![span("14:00", "16:00", 2)]);
     let found = scanned(&house, &mut scanner, at("16:30"));
-    assert!(
-        found.iter().any(|says| says.contains("stands for 2 slots, and 3 were owed")),
-        "{found:?}"
-    );
+    assert!(found.iter().any(|says| says.contains("records 2 slots, but 3 were due")), "{found:?}");
 }
 
 #[test]
@@ -249,7 +246,7 @@ fn a_schedule_that_stands_still_is_found_unless_somebody_paused_it() {
     // Five minutes of grace are the watchdog's, and ten more are nobody's.
     assert_eq!(scanned(&house, &mut scanner, at("12:15")), NOTHING);
     let found = scanned(&house, &mut scanner, at("12:16"));
-    assert_eq!(found, ["frozen 2026-02-24T12:00:00Z was due and nobody has recorded it"]);
+    assert_eq!(found, ["frozen the slot of 2026-02-24T12:00:00Z was due and is not recorded"]);
     house.pause("orders", at("11:30"), None);
     assert_eq!(scanned(&house, &mut scanner, at("15:00")), NOTHING);
     // What lay in a pause is planned when it is over, which takes a moment.

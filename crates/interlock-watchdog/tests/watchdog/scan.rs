@@ -64,7 +64,7 @@ fn s3_a_slot_that_vanished_long_ago_is_found_as_the_scan_goes_round() {
         // A hundred older slots at each visit: all of a day within fifteen, and one more for where it began.
         let looks = (0..16).map(|_| scanned(&house, &mut scanner, at("23:59")));
         let found: Vec<_> = looks.flatten().collect();
-        let says = format!("S3 {} was owed and is not recorded", at(lost));
+        let says = format!("S3 the slot of {} was due and is not recorded", at(lost));
         assert!(found.contains(&says), "{lost}: {found:?}");
     }
     let (house, mut scanner) = (a_day_without(None), Scanner::new(zones()));
@@ -85,7 +85,7 @@ fn s3_a_long_span_stands_for_as_many_slots_as_were_owed() {
         let mut scanner = Scanner::new(zones());
         let looks = (0..12).map(|_| scanned(&house, &mut scanner, last));
         let found: Vec<_> = looks.flatten().collect();
-        let says = format!("stands for {count} slots, and 1000 were owed");
+        let says = format!("records {count} slots, but 1000 were due");
         assert_eq!(found.iter().any(|found| found.ends_with(&says)), is_wrong, "{found:?}");
         assert_eq!(found.is_empty(), !is_wrong, "{found:?}");
     }
@@ -96,8 +96,7 @@ fn s4_a_watermark_that_went_back_before_anybody_looked_is_found_by_what_it_left_
     let house = recorded();
     house.recorded("orders", "cron", at("10:00"));
     let found = scanned(&house, &mut Scanner::new(zones()), at("11:05"));
-    let says =
-        "S4 2026-02-24T11:00:00Z was recorded, and its watermark went back to 2026-02-24T10:00:00Z";
+    let says = "S4 the slot of 2026-02-24T11:00:00Z is recorded, but its watermark went back to 2026-02-24T10:00:00Z";
     assert_eq!(found, [says]);
     // What the watchdog, a report or a person wrote ahead of the scheduler says nothing of the kind.
     let house = recorded();
@@ -127,7 +126,7 @@ fn a_schedule_that_nobody_took_up_is_found() {
     let mut scanner = Scanner::new(zones());
     assert_eq!(scanned(&house, &mut scanner, at("08:39")), NOTHING, "that takes a moment");
     let found = scanned(&house, &mut scanner, at("08:41"));
-    assert_eq!(found, ["frozen nobody has taken it up: it has no watermark"]);
+    assert_eq!(found, ["frozen no engine has taken it up: it has no watermark"]);
 }
 
 #[test]
@@ -138,7 +137,7 @@ fn a_switch_without_its_slot_is_found() {
     house.declare(file, at("08:30"), at("09:30"));
     let mut scanner = Scanner::new(zones());
     let found = scanned(&house, &mut scanner, at("08:41"));
-    assert_eq!(found, ["S3 2026-02-24T09:30:00Z was owed and is not recorded"]);
+    assert_eq!(found, ["S3 the slot of 2026-02-24T09:30:00Z was due and is not recorded"]);
     house.slot("orders", ("s", at("09:30")), &waiting(at("09:30")));
     assert_eq!(scanned(&house, &mut scanner, at("08:41")), NOTHING);
 }

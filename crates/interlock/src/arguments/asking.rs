@@ -9,7 +9,7 @@ use crate::{environment, moment::Moment};
 /// How a request is sent and its answer printed.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Sending {
-    /// How long to wait for it to be applied.
+    /// How long to wait until `serve` has applied it.
     #[arg(long, value_name = "D", value_parser = length, default_value = "10s", hide = true)]
     pub(crate) wait: SignedDuration,
     /// Print the answer as an object.
@@ -20,7 +20,7 @@ pub(crate) struct Sending {
 /// Who asks.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct By {
-    /// Who does it [default: the name in $USER]
+    /// Who asks for it [default: the name in $USER]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
 }
@@ -29,7 +29,7 @@ impl By {
     /// The name of the one who asks.
     pub(crate) fn name(&self) -> String {
         let user = || environment::variable("USER").filter(|name| !name.is_empty());
-        self.by.clone().or_else(user).unwrap_or_else(|| "somebody".to_owned())
+        self.by.clone().or_else(user).unwrap_or_else(|| "an operator".to_owned())
     }
 }
 
@@ -40,8 +40,10 @@ pub(crate) enum Asking {
         #[command(subcommand)]
         command: SensorCommand,
     },
-    /// Run a pipeline now, or one of its slots, and wait for the end. The exit code is 0 if it completed, 1 if it ended
-    /// otherwise. Ctrl-C leaves the run going and exits with 4. Needs no `serve`; one that is there runs it.
+    /// Run a pipeline now, or one of its slots, and wait for the end.
+    ///
+    /// Exit codes: 0 it completed, 1 it ended otherwise. Ctrl-C leaves the run going and exits with 4. Works without `serve`; a
+    /// `serve` that is at work runs it.
     Run(Run),
     /// Run a closed slot again.
     Rerun {
@@ -64,7 +66,7 @@ pub(crate) enum Asking {
         #[arg(allow_hyphen_values = true)]
         slot: String,
         /// Why; it is kept with the slot's events.
-        #[arg(long, default_value = "somebody asked for it")]
+        #[arg(long, default_value = "requested by an operator")]
         reason: String,
         #[command(flatten)]
         sending: Sending,
@@ -82,26 +84,29 @@ pub(crate) enum Asking {
         #[command(flatten)]
         sending: Sending,
     },
-    /// End a pause. Shows what was missed in it and asks; `--yes` says yes beforehand.
+    /// End a pause.
+    ///
+    /// Shows what was missed in it and asks; `--yes` says yes beforehand.
     Resume(Resume),
-    /// Show what is owed from before and what becomes of it, and have it done now.
+    /// Show missed slots and what catch-up does with them, and do it now.
     Catchup(Catchup),
     /// Run a range of history, a few slots at a time.
     Backfill {
         #[command(subcommand)]
         command: BackfillCommand,
     },
-    /// Report the end of a job that somebody else runs.
+    /// Record how a run ended that Interlock cannot see.
     Complete(Complete),
-    /// Keep quiet about some alerts for a while, or at times that come again.
+    /// Silence alerts for a while, or in a window that repeats.
     Silence {
         #[command(subcommand)]
         command: SilenceCommand,
     },
-    /// Test the alerts from end to end: a miss that did not happen, told like one that did. Exits with 0 if every
-    /// channel took it.
+    /// Send a synthetic missed-run alert through every channel.
+    ///
+    /// Exit code 0 if every channel took it.
     Bark(Bark),
-    /// Who may use the HTTP interface, and for what.
+    /// Create, list and revoke tokens for the HTTP interface.
     Token {
         #[command(subcommand)]
         command: TokenCommand,
@@ -112,8 +117,8 @@ pub(crate) enum Asking {
 pub(crate) struct Resume {
     /// Which pipeline.
     pub(crate) pipeline: String,
-    /// What of the pause is run: nothing, the newest slot, all, or what the pipeline's policy says, as without it. Who
-    /// chooses is not asked.
+    /// Which slots of the pause run: none, the newest, all, or what the pipeline's policy says (the default). With it, the
+    /// command does not ask.
     #[arg(long, value_name = "WHAT", value_parser = ["none", "latest", "all", "policy"])]
     pub(crate) catchup: Option<String>,
     /// Do not ask.
@@ -127,7 +132,7 @@ pub(crate) struct Resume {
 pub(crate) struct Catchup {
     /// Only this pipeline.
     pub(crate) pipeline: Option<String>,
-    /// Only show it.
+    /// Only show what would be done.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Show what would be done at this instant [default: now]
@@ -140,7 +145,7 @@ pub(crate) struct Catchup {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SensorCommand {
-    /// Report a sensor.
+    /// Report a value of a sensor.
     Put(SensorPut),
     /// Print a sensor's last report.
     Get {
@@ -168,7 +173,7 @@ pub(crate) struct SensorPut {
     /// Its value, as JSON.
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
     pub(crate) value: String,
-    /// When it was so [default: now]
+    /// The time that the value is about [default: now]
     #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
     pub(crate) at: Option<Moment>,
     #[command(flatten)]

@@ -9,7 +9,7 @@ use crate::moment::Moment;
 pub(crate) enum BackfillCommand {
     /// Run the slots of a range that never ran, or run them again.
     Start(BackfillStart),
-    /// List backfills with how far they are.
+    /// List backfills and their progress.
     List {
         /// Only of this pipeline.
         pipeline: Option<String>,
@@ -17,7 +17,7 @@ pub(crate) enum BackfillCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show how far a backfill is until it ends.
+    /// Show the progress of a backfill until it ends.
     Follow {
         /// Of which pipeline.
         pipeline: String,
@@ -27,7 +27,7 @@ pub(crate) enum BackfillCommand {
         #[command(flatten)]
         sending: Sending,
     },
-    /// Begin nothing more of a backfill; what runs ends.
+    /// Pause a backfill: nothing more starts, what runs ends.
     Pause {
         /// Of which pipeline.
         pipeline: String,
@@ -37,7 +37,7 @@ pub(crate) enum BackfillCommand {
         #[command(flatten)]
         sending: Sending,
     },
-    /// Go on with a backfill that was paused.
+    /// Resume a paused backfill.
     Resume {
         /// Of which pipeline.
         pipeline: String,
@@ -47,7 +47,7 @@ pub(crate) enum BackfillCommand {
         #[command(flatten)]
         sending: Sending,
     },
-    /// End a backfill: what has not begun is cancelled, what runs ends by itself.
+    /// Cancel a backfill: what has not started is cancelled, what runs ends by itself.
     Cancel {
         /// Of which pipeline.
         pipeline: String,
@@ -55,7 +55,7 @@ pub(crate) enum BackfillCommand {
         #[arg(value_name = "ID")]
         backfill: u64,
         /// Why; it is kept with the events.
-        #[arg(long, default_value = "somebody asked for it")]
+        #[arg(long, default_value = "requested by an operator")]
         reason: String,
         /// End what runs, too.
         #[arg(long)]

@@ -231,6 +231,40 @@ fn documents(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// Words that leave open who does what.
+const VAGUE: [&str; 4] = ["somebody", "nobody", "whoever", "cannot be had"];
+
+/// What nothing that ships is made of.
+const OF_TESTS: [&str; 4] =
+    ["interlock-sim", "interlock-store-conformance", "interlock-private-server", "interlock-wait"];
+
+#[test]
+fn nothing_that_is_printed_leaves_open_who_does_what() {
+    let (root, mut sources) = (workspace(), Vec::new());
+    for package in fs::read_dir(root.join("crates")).unwrap() {
+        let package = package.unwrap();
+        if !OF_TESTS.iter().any(|name| package.file_name() == *name) {
+            files(&package.path().join("src"), "rs", &mut sources);
+        }
+    }
+    let (mut vague, mut looked_at) = (BTreeSet::new(), 0);
+    for path in sources {
+        let place = path.strip_prefix(&root).unwrap().display().to_string();
+        let code = shipped(&path);
+        // Of comments only those that clap prints.
+        let is_help = place.contains("src/arguments");
+        let is_code = |line: &&str| is_help || !line.trim_start().starts_with("//");
+        let code = code.lines().filter(is_code).collect::<Vec<_>>().join("\n");
+        for text in texts(&code) {
+            looked_at += 1;
+            let is_vague = VAGUE.iter().any(|word| text.to_lowercase().contains(word));
+            vague.extend(is_vague.then(|| format!("{place}: {text}")));
+        }
+    }
+    assert!(looked_at > 3_000, "only {looked_at} strings were looked at");
+    assert!(vague.is_empty(), "{vague:#?}");
+}
+
 #[test]
 fn every_document_that_a_message_names_is_in_the_repository() {
     assert_eq!(

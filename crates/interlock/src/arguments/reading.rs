@@ -17,7 +17,7 @@ pub(crate) enum Reading {
         #[arg(long)]
         json: bool,
     },
-    /// Print what a pipeline declares, with every default filled in.
+    /// Print the declaration of a pipeline, with every default filled in.
     Show {
         /// Which pipeline.
         pipeline: String,
@@ -25,7 +25,7 @@ pub(crate) enum Reading {
         #[arg(long)]
         json: bool,
     },
-    /// Print where each pipeline stands.
+    /// Print the state of each pipeline: last slot, open slots, next slot.
     Status {
         /// Only this pipeline.
         pipeline: Option<String>,
@@ -33,18 +33,19 @@ pub(crate) enum Reading {
         #[arg(long)]
         json: bool,
     },
-    /// List the slots of the ledger with what became of them.
+    /// List slots and their outcome.
     Slots(Slots),
     /// List runs, newest first.
     Runs(Runs),
-    /// Tell the whole story of a slot, or why there is none.
+    /// Print the story of a slot: what happened and why, or why there is no slot.
     Why(Why),
-    /// Say whether a slot may run now, asking sensors, upstreams and evaluators, rule by rule; exits with 0
-    /// if it is ready, 1 if not, 5 if that cannot be told.
+    /// Check rule by rule whether a slot may run now.
+    ///
+    /// Asks sensors, upstreams and evaluators. Exit codes: 0 it is ready, 1 it is not, 5 cannot tell.
     Evaluate(Evaluate),
-    /// Print what happened, oldest first.
+    /// List events, oldest first.
     Events(Events),
-    /// List what people should know, and deal with it.
+    /// List, acknowledge and resolve incidents.
     #[command(args_conflicts_with_subcommands = true)]
     Incidents {
         #[command(subcommand)]
@@ -52,10 +53,11 @@ pub(crate) enum Reading {
         #[command(flatten)]
         list: Box<ListIncidents>,
     },
-    /// Judge once what should have happened and did not, record it and deliver the alerts: for a crontab. With `--at`, only
-    /// print what would be found then.
+    /// Look once for missed and stuck runs, for a crontab.
+    ///
+    /// Records what it finds and delivers the alerts. With `--at` it only prints what it would find then.
     Watchdog(WatchdogPass),
-    /// Look at how far schedules are recorded.
+    /// Show up to which instant each schedule is recorded.
     Watermark {
         #[command(subcommand)]
         command: WatermarkCommand,
@@ -71,7 +73,9 @@ pub(crate) enum Reading {
         #[arg(short = 'n', long, value_name = "LINES")]
         lines: Option<usize>,
     },
-    /// Wait for the end of a run or slot; exits with 0 if it completed, 1 if it ended otherwise.
+    /// Wait for the end of a run or slot.
+    ///
+    /// Exit codes: 0 it completed, 1 it ended otherwise.
     Wait {
         /// A run's id, or a slot: `orders/daily/2026-02-25T09:00:00Z`.
         #[arg(value_name = "RUN|SLOT")]
@@ -80,21 +84,23 @@ pub(crate) enum Reading {
         #[arg(long, value_name = "D", value_parser = length)]
         timeout: Option<SignedDuration>,
     },
-    /// Copy to the archive what is not there yet, and end; `serve` does so by itself where an archiver is declared.
+    /// Copy new history to the archive once.
+    ///
+    /// `serve` does so by itself where an archiver is declared.
     Archive {
         /// Once, as it is done in any case: for scripts that say what they mean.
         #[arg(long)]
         once: bool,
     },
-    /// Look after the store.
+    /// Check, back up and move the store.
     Store {
         #[command(subcommand)]
         command: StoreCommand,
     },
     /// Check files, store, clock, time zones and disk space.
     Doctor {
-        /// Also what the running `serve` does: its loops, beacons, ears and barks, and whether its ledger is as it must
-        /// always be.
+        /// Also what the running `serve` does: its loops, beacons, HTTP and test alerts, and whether its ledger keeps the rules that must
+        /// always hold.
         #[arg(long)]
         live: bool,
         /// Print an object.
@@ -153,7 +159,7 @@ pub(crate) struct Runs {
     /// Only in this state, such as `running` or `FAILED`.
     #[arg(long, value_name = "S")]
     pub(crate) status: Option<String>,
-    /// Only what this asked for, such as `scheduler`, `manual` or `retry`.
+    /// Only runs with this trigger type, such as `scheduler`, `manual` or `retry`.
     #[arg(long, value_name = "T")]
     pub(crate) trigger_type: Option<String>,
     /// Only runs that come after this one in the list, by its id.
@@ -193,7 +199,7 @@ pub(crate) struct Events {
     /// Only events after the one with this number.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) after: u64,
-    /// Only reports that could be placed nowhere and requests that nothing came of, with why.
+    /// Only reports and requests that were rejected, with the reason.
     #[arg(long)]
     pub(crate) rejected: bool,
     /// Print one JSON object a line.
@@ -205,13 +211,13 @@ pub(crate) struct Events {
 pub(crate) enum IncidentsCommand {
     /// List open incidents, newest first.
     List(ListIncidents),
-    /// Say that somebody looks at an incident.
+    /// Acknowledge an incident: you look at it.
     Ack(HandleIncident),
-    /// Call an incident over; it opens again if it is found again.
+    /// Resolve an incident; it opens again if its cause is found again.
     Resolve(HandleIncident),
-    /// Keep a note about an incident, open or resolved, in its history.
+    /// Add a note to the history of an incident.
     Note(HandleIncident),
-    /// Send a test notice to a channel, from here, and say what came of it.
+    /// Send a test alert to one channel from here, and say whether it arrived.
     Test {
         /// Which, by its name in `interlock.yaml`.
         channel: String,
@@ -219,7 +225,7 @@ pub(crate) enum IncidentsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// List alerts that were given up: no channel got them.
+    /// List alerts that were given up because their channel did not take them.
     Dead {
         /// Print an array of objects.
         #[arg(long)]
@@ -296,10 +302,10 @@ pub(crate) struct HandleIncident {
     /// Only show which ones match.
     #[arg(long, conflicts_with = "id")]
     pub(crate) dry_run: bool,
-    /// Do not ask: all that match the filter are meant.
+    /// Do not ask before acting on all that match the filter.
     #[arg(long, conflicts_with = "id")]
     pub(crate) yes: bool,
-    /// What there is to say about it.
+    /// Your note.
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
     #[command(flatten)]
@@ -318,7 +324,7 @@ pub(crate) struct WatchdogPass {
     /// One pass over everything, then end.
     #[arg(long, required = true)]
     pub(crate) once: bool,
-    /// Judge the ledger as it is now as if it were this instant, and write nothing.
+    /// Judge the present ledger as of this instant, and write nothing.
     #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
     pub(crate) at: Option<Moment>,
     /// Only this check.
@@ -357,7 +363,7 @@ pub(crate) enum WatermarkCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Look for damage.
+    /// Check the store for damage.
     Check,
     /// Copy the ledger, as it is at one instant, also while it is written.
     Backup {
@@ -365,8 +371,9 @@ pub(crate) enum StoreCommand {
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Copy everything to another store, such as from a file to Redis or PostgreSQL, and compare both. Nobody may serve
-    /// either meanwhile, and the target must be empty.
+    /// Copy everything to another store, such as from a file to Redis or PostgreSQL, and compare both.
+    ///
+    /// No `serve` may run on either store meanwhile, and the target must be empty.
     Copy {
         /// The store that is left: a project's directory, or a file like interlock.yaml [default: the project]
         #[arg(long, value_name = "PLACE", value_hint = ValueHint::AnyPath)]
@@ -375,6 +382,8 @@ pub(crate) enum StoreCommand {
         #[arg(long, value_name = "PLACE", value_hint = ValueHint::AnyPath)]
         to: PathBuf,
     },
-    /// Let a store be served again that was moved elsewhere: what has been done there since is owed here.
+    /// Serve a store again that was moved elsewhere.
+    ///
+    /// Slots that ran in the other store since then are due here again.
     Reclaim,
 }

@@ -30,7 +30,7 @@ pub(crate) struct Serve {
     /// Retire every pipeline that has no file at this start, even if that is more than half of them.
     #[arg(long)]
     pub(crate) retire_missing: bool,
-    /// Set a damaged ledger aside and begin a new one with what can be read of it; a sound one is served as it is.
+    /// Replace a damaged ledger by what can be read of it, and keep the damaged file; an undamaged one is served as it is.
     #[arg(long)]
     pub(crate) recover: bool,
 }
@@ -51,7 +51,7 @@ pub(crate) enum RoleName {
     Api,
     /// Delivers alerts.
     Notifier,
-    /// Judges absence.
+    /// Finds missed and stuck runs.
     Watchdog,
     /// Copies history to Postgres, where the files declare that.
     Archiver,

@@ -8,7 +8,9 @@ use crate::moment::Moment;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SilenceCommand {
-    /// Keep quiet about some alerts for a while. What happens is recorded all the same, and told afterwards if it lasts.
+    /// Silence some alerts for a while.
+    ///
+    /// Events and incidents are recorded all the same, and sent afterwards if they are still open.
     Add(Box<SilenceAdd>),
     /// List silences.
     List(SilenceList),
@@ -54,7 +56,7 @@ pub(crate) struct SilenceAdd {
     /// Why.
     #[arg(long)]
     pub(crate) reason: String,
-    /// Only show what it would keep back.
+    /// Only show which alerts it would hold back.
     #[arg(long)]
     pub(crate) preview: bool,
     #[command(flatten)]
@@ -65,7 +67,7 @@ pub(crate) struct SilenceAdd {
 
 #[derive(Debug, Args)]
 pub(crate) struct SilenceList {
-    /// Those that are over, too.
+    /// Also silences that have ended.
     #[arg(long)]
     pub(crate) all: bool,
     /// Print an array of objects.
@@ -97,7 +99,7 @@ pub(crate) struct Matching {
 pub(crate) struct Bark {
     /// As if this pipeline had missed a run [default: none, `_system`]
     pub(crate) pipeline: Option<String>,
-    /// Have `serve` do it again and again, such as every `1h`; `off` ends that. One that nobody hears is an incident.
+    /// Have `serve` repeat it, such as every `1h`; `off` ends that. A test alert that does not arrive is an incident.
     #[arg(long, value_name = "D", value_parser = every, conflicts_with = "pipeline")]
     pub(crate) every: Option<Every>,
     /// How long to wait for the channels.
@@ -132,15 +134,15 @@ fn every(text: &str) -> Result<Every, String> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token, and print it. It is shown only now: what is kept is a hash.
+    /// Make a token and print it; it is shown only once.
     Create(TokenCreate),
-    /// List tokens, without what opens anything.
+    /// List tokens; secrets are never shown.
     List {
         /// Print an array of objects.
         #[arg(long)]
         json: bool,
     },
-    /// Make a token worthless, within a second or two.
+    /// Revoke a token; it stops working within two seconds.
     Revoke {
         /// Which, by its id.
         id: String,
@@ -155,13 +157,13 @@ pub(crate) enum TokenCommand {
 pub(crate) struct TokenCreate {
     /// Whose it is.
     pub(crate) name: String,
-    /// What it may do: report on some pipelines, look, act on pipelines, or everything.
+    /// What it may do: report on some pipelines (`ping`), show badges, read, act on pipelines, or everything.
     #[arg(long, value_parser = ["ping", "badge", "viewer", "operator", "admin"], default_value = "viewer")]
     pub(crate) scope: String,
     /// Which pipelines a token with `--scope ping` may report on; `*` stands for anything. Can be given several times.
     #[arg(long = "pipeline", value_name = "P")]
     pub(crate) pipelines: Vec<String>,
-    /// For how long it is worth something [default: until it is revoked]
+    /// How long it is valid [default: until it is revoked]
     #[arg(long, value_name = "D", value_parser = length)]
     pub(crate) expires: Option<SignedDuration>,
     #[command(flatten)]

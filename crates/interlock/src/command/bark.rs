@@ -38,7 +38,7 @@ pub(super) fn run(directory: &Path, asked: &Bark, output: &mut Output) -> Result
     if !ledger.is_served() {
         let help = "Start `interlock serve`; `interlock incidents test CHANNEL` tries a channel without it.";
         return Err(Failure::failed(
-            "nobody delivers alerts: no `interlock serve` is running",
+            "no alert is delivered: `interlock serve` is not running",
             help,
         ));
     }
@@ -53,7 +53,7 @@ pub(super) fn run(directory: &Path, asked: &Bark, output: &mut Output) -> Result
     let key = format!("bark:{id}");
     let record = InboxRecord::Bark { id, by: by.clone() };
     if inbox.answer(&inbox.post(&record, sending)?)?.is_none() {
-        return Err(Failure::failed("`interlock serve` did not take it in time", ""));
+        return Err(Failure::failed("`interlock serve` did not accept it in time", ""));
     }
     let looks = asked.timeout.as_millis() / LOOK_EVERY.as_millis() as i128;
     let mut heard = look(&inbox, &key, &channels)?;
@@ -64,7 +64,7 @@ pub(super) fn run(directory: &Path, asked: &Bark, output: &mut Output) -> Result
         thread::sleep(LOOK_EVERY);
         heard = look(&inbox, &key, &channels)?;
     }
-    let note = Some("the test is over".to_owned());
+    let note = Some("the test has ended".to_owned());
     let end = InboxRecord::Incident { key, hand: "resolve".to_owned(), by, note };
     inbox.post_only(&end)?;
     print(&heard, asked, output)
@@ -129,7 +129,7 @@ fn print(heard: &[Heard], asked: &Bark, output: &mut Output) -> Result<u8, Failu
         });
         output.json(&Value::Array(objects.collect()))?;
     } else if heard.is_empty() {
-        writeln!(output.out, "no channel asks for misses of this pipeline: nobody would hear")?;
+        writeln!(output.out, "no channel takes misses of this pipeline: no one would be told")?;
     } else {
         for Heard { channel, state, error } in heard {
             let error = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();

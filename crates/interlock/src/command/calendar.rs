@@ -41,7 +41,7 @@ pub(super) fn run(
     let target = target(directory, &name)?;
     if target.exists() && !force {
         return Err(Failure::failed(
-            format!("{} is already there", target.display()),
+            format!("{} already exists", target.display()),
             "Give another `--name`, or replace it with `--force`.",
         ));
     }

@@ -80,7 +80,7 @@ fn ask(
 ) -> Result<(), Failure> {
     if !ledger.is_served() {
         return Err(Failure::refused(
-            "nobody catches up while no `interlock serve` is running",
+            "nothing is caught up: `interlock serve` is not running",
             "Start it: it does what is listed above. `--dry-run` only lists.",
         ));
     }
@@ -96,7 +96,7 @@ fn ask(
 /// Prints lines for people.
 pub(crate) fn print(lines: &[PlanLine], output: &mut Output) -> Result<(), Failure> {
     if lines.is_empty() {
-        writeln!(output.out, "nothing is owed from before")?;
+        writeln!(output.out, "nothing was missed")?;
         return Ok(());
     }
     let rows: Vec<_> = lines.iter().map(PlanLine::to_row).collect();

@@ -140,7 +140,7 @@ impl Asked<'_> {
             return vec!["It was never evaluated.".to_owned()];
         };
         if slot.wish.as_ref().is_some_and(|wish| wish.force) {
-            return vec!["It was to run even if it is not ready (`--force`).".to_owned()];
+            return vec!["It was started with `--force`, which skips its conditions.".to_owned()];
         }
         if !decisions.is_empty() {
             return vec![];
@@ -151,7 +151,7 @@ impl Asked<'_> {
         if is_current && readiness.conditions.is_empty() && readiness.upstreams.is_empty() {
             return vec!["It has no conditions.".to_owned()];
         }
-        vec!["No verdict is stored with it.".to_owned()]
+        vec!["No verdict was recorded for it.".to_owned()]
     }
 }
 

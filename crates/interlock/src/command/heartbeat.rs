@@ -33,12 +33,10 @@ pub(super) fn run(command: &HeartbeatCommand, output: &mut Output) -> Result<u8,
         }
         Fresh::FirstLook => (
             SUCCESS,
-            "not known yet: this is the first look, and whether it changes is seen by the next"
+            "not known yet: this is the first check; the next one sees whether it changes"
                 .to_owned(),
         ),
-        Fresh::Damaged => {
-            (PROBLEMS, "stale: what is there is no heartbeat as it was written".to_owned())
-        }
+        Fresh::Damaged => (PROBLEMS, "stale: the content is not a heartbeat".to_owned()),
         Fresh::Gone => (PROBLEMS, "stale: the process that wrote it is gone".to_owned()),
         Fresh::Missing => (PROBLEMS, format!("stale: there is no {}", without_password(file))),
     };
@@ -55,7 +53,7 @@ pub(super) fn is_key(address: &str) -> bool {
 fn check_key(address: &str, max_age: Duration) -> Result<Fresh, Failure> {
     let key = Key::parse(address).map_err(|error| Failure::usage(error, ""))?;
     key.check(max_age).map_err(|error| {
-        let help = "Whether it lives cannot be told from here.";
+        let help = "Cannot tell from here whether it is alive.";
         Failure::failed(format!("{key} cannot be asked: {error}"), help)
     })
 }

@@ -102,7 +102,7 @@ fn list(directory: &Path, asked: &ListIncidents, output: &mut Output) -> Result<
 /// Adds a note.
 fn note(directory: &Path, asked: &HandleIncident, output: &mut Output) -> Result<u8, Failure> {
     if asked.note.is_none() {
-        return Err(Failure::usage("a note says something", "Write it with `--note TEXT`."));
+        return Err(Failure::usage("a note needs a text", "Write it with `--note TEXT`."));
     }
     handle(directory, Hand::Note, asked, output)
 }

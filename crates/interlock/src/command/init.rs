@@ -20,7 +20,7 @@ pub(super) fn run(directory: &Path, output: &mut Output) -> Result<u8, Failure> 
         let path = directory.join(name);
         if path.exists() {
             return Err(Failure::failed(
-                format!("{} is already there", path.display()),
+                format!("{} already exists", path.display()),
                 "Choose an empty directory; nothing was written.",
             ));
         }

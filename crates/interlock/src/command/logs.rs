@@ -103,7 +103,7 @@ fn print(content: &LogContent, mut offset: u64, output: &mut Output) -> Result<u
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is what a failed read leaves")]
+#[expect(clippy::needless_pass_by_value, reason = "it is left by a failed read")]
 fn unreadable(error: io::Error) -> Failure {
     Failure::failed(format!("cannot read the log: {error}"), "")
 }

@@ -24,7 +24,7 @@ pub(super) fn run(
     if reason.trim().is_empty() {
         return Err(Failure::usage(
             "a pause needs a reason",
-            "Say in `--reason` why: whoever finds the pipeline paused reads it.",
+            "Say why with `--reason`: it is shown to everyone who finds the pipeline paused.",
         ));
     }
     let inbox = Inbox::open(directory, pipeline)?;

@@ -23,7 +23,7 @@ pub(super) fn run(directory: &Path, asked: &Resume, output: &mut Output) -> Resu
     let request = ResumePlanRequest { catchup: asked.catchup.clone() };
     let catchup = request.wish()?;
     if !agreed(&inbox, asked, &request, output)? {
-        writeln!(output.err, "it stays paused")?;
+        writeln!(output.err, "the pipeline stays paused")?;
         return Ok(SUCCESS);
     }
     inbox.send(&InboxRecord::Resume { catchup }, asked.sending, output)

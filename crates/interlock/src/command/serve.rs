@@ -142,7 +142,7 @@ async fn serve(project: Project, output: &mut Output) -> Result<ServeEnd, Failur
         biased;
         signal = signals.stop() => {
             tracing::info!("{signal} while starting");
-            return Ok(ServeEnd::Stopped("stopped before it was at work"));
+            return Ok(ServeEnd::Stopped("stopped before it was ready"));
         }
         started = start_or_tell(project) => started?,
     };
@@ -310,7 +310,7 @@ fn guard(
     let mut guard = match Guard::start(around, &surface.loops, memory, &runtimes) {
         Ok(guard) => guard,
         Err(error) => {
-            tracing::error!(%error, "nobody ends this process if it hangs");
+            tracing::error!(%error, "the hang guard failed to start");
             return Ok(None);
         }
     };

@@ -60,7 +60,7 @@ fn to_row(standing: &PipelineAnswer, ledger: &Ledger) -> [String; 6] {
 fn notes(standing: &PipelineAnswer, ledger: &Ledger) -> Vec<String> {
     let mut notes = Vec::new();
     if is_away(ledger, standing) {
-        notes.push("cannot be read: its shard is away".to_owned());
+        notes.push("cannot be read: its shard cannot be reached".to_owned());
     } else if standing.first_seen.is_none() {
         notes.push("not seen by `interlock serve` yet".to_owned());
     }

@@ -30,7 +30,7 @@ pub(super) fn run(
     let place = Place::of(directory)?;
     if !place.is_embedded() {
         return Err(Failure::failed(
-            format!("{place} is looked after by its server's own tools"),
+            format!("{place} is maintained with its server's own tools"),
             "This command is for the embedded store.",
         ));
     }
@@ -49,7 +49,7 @@ pub(super) fn run(
                 writeln!(output.out, "{problem}")?;
             }
             if problems.is_empty() {
-                writeln!(output.out, "the store is sound")?;
+                writeln!(output.out, "no damage found")?;
             }
             Ok(if problems.is_empty() { SUCCESS } else { PROBLEMS })
         }

@@ -30,8 +30,9 @@ const HEARD_IN: Duration = Duration::from_secs(1);
 
 pub(super) fn run(directory: &Path, asked: &Supervise) -> Result<u8, Failure> {
     let supervision = supervision(directory, asked)?;
-    let lost =
-        |count: u64| format!("interlock supervise: {count} lines were left out: nobody read them");
+    let lost = |count: u64| {
+        format!("interlock supervise: {count} lines were dropped: the reader was too slow")
+    };
     let voice = Voice::start("voice", io::stderr(), lost);
     let ended = keep_with(&supervision, &voice);
     voice.finish(HEARD_IN);
@@ -168,7 +169,10 @@ fn said(note: &Note<'_>, name: &str) -> String {
         ),
         Note::Untold(error) => format!("how it ended could not be written down: {error}"),
         Note::Stalled(length) => {
-            format!("this did not run for {:.1} s itself: nobody is blamed", length.as_secs_f64())
+            format!(
+                "this process itself stood still for {:.1} s: not counted as a hang",
+                length.as_secs_f64()
+            )
         }
         Note::Forgetful(error) => format!("its deaths cannot be remembered: {error}"),
     }

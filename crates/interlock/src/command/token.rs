@@ -45,14 +45,14 @@ fn create(directory: &Path, asked: &TokenCreate, output: &mut Output) -> Result<
     if is_ping == asked.pipelines.is_empty() {
         let help = "Write `--scope ping --pipeline 'orders*'`; other scopes are for all pipelines.";
         return Err(Failure::usage(
-            "a token for pings names its pipelines, and no other does",
+            "a token with the scope `ping` names its pipelines; other tokens do not",
             help,
         ));
     }
     let scope = Scope::parse(&asked.scope, asked.pipelines.clone());
     let made = scope.and_then(|scope| Token::mint(&asked.name, scope));
     let (text, mut token) =
-        made.ok_or_else(|| Failure::failed("the system gives no random numbers", ""))?;
+        made.ok_or_else(|| Failure::failed("cannot get random numbers from the system", ""))?;
     let now = clock::now();
     token.created_at = Some(now);
     token.by = asked.by.name();
@@ -69,7 +69,7 @@ fn create(directory: &Path, asked: &TokenCreate, output: &mut Output) -> Result<
         output.json(&json!({ "id": id, "token": text, "applied": is_applied }))?;
     } else {
         writeln!(output.out, "{text}")?;
-        writeln!(output.err, "this is token {id}; it is shown only now, and a hash of it is kept")?;
+        writeln!(output.err, "this is token {id}: copy it now, it is not shown again")?;
     }
     Ok(if is_applied { SUCCESS } else { ACCEPTED })
 }
@@ -105,7 +105,7 @@ fn shown(token: TokenAnswer) -> [String; 6] {
         None => token.scope,
     };
     let until = match token.expires_at {
-        Some(end) if end <= clock::now() => format!("over since {}", instant(end)),
+        Some(end) if end <= clock::now() => format!("expired at {}", instant(end)),
         Some(end) => format!("until {}", instant(end)),
         None => "until it is revoked".to_owned(),
     };

@@ -251,7 +251,7 @@ impl Outcome {
             }
         }
         for (name, reason) in failed {
-            writeln!(output.err, "{name} could not be done: {reason}")?;
+            writeln!(output.err, "the check {name} failed: {reason}")?;
         }
         let mut is_well = failed.is_empty();
         if let Some(delivery) = &self.delivery {

@@ -136,7 +136,7 @@ fn daemon(place: &Place) -> DoctorFinding {
     if !place.may_write() {
         return DoctorFinding::problem(
             code,
-            "cannot tell: its state folder is another user's",
+            "cannot tell: the state folder belongs to another user",
             "Run the command as that user.",
         );
     }
@@ -202,11 +202,11 @@ fn clock_against(store: Option<&dyn Store>) -> DoctorFinding {
         DoctorFinding::problem(code, message, hint)
     };
     if now < CLOCK_MIN {
-        return wrong(format!("it says {now}, which is long ago"));
+        return wrong(format!("the clock says {now}, which is long ago"));
     }
     match store.and_then(last_recorded) {
         Some(last) if now < last.saturating_sub(SignedDuration::from_mins(1)).unwrap_or(last) => {
-            wrong(format!("it says {now}, and something is recorded at {last}"))
+            wrong(format!("the clock says {now}, but something is recorded at {last}"))
         }
         _ => DoctorFinding::good(code, format!("{now}")),
     }

@@ -51,17 +51,17 @@ fn hearing(store: &dyn Store) -> Found {
     let rows = block_on(store.sensors(&PipelineId::system()))?;
     let heard = rows.into_iter().filter(|(key, _)| key.starts_with(COVERAGE_PREFIX));
     let Some(until) = heard.map(|(_, row)| row.record.at).max() else {
-        let message = "no instance listens for reports; they come by command alone";
+        let message = "no instance listens for reports over HTTP";
         return Ok(DoctorFinding::good(code, message));
     };
     let ago = clock::now().duration_since(until);
     Ok(if ago <= DEAF_AFTER {
-        let message = format!("reports could reach us {} s ago", ago.as_secs().max(0));
+        let message = format!("reports could arrive {} s ago", ago.as_secs().max(0));
         DoctorFinding::good(code, message)
     } else {
         DoctorFinding::problem(
             code,
-            format!("no report could arrive since {until}"),
+            format!("reports cannot arrive since {until}"),
             "Start an instance with the role `api`, or look whether its address can be reached.",
         )
     })
@@ -84,8 +84,8 @@ fn last_bark(store: &dyn Store) -> Found {
     let Some((every, _)) = order else {
         return Ok(DoctorFinding::warning(
             code,
-            "none ordered: whether people hear of a miss is not proven",
-            "`interlock bark --every 1h` proves it again and again.",
+            "no regular test alert is set: it is not proven that a miss reaches people",
+            "`interlock bark --every 1h` tests it every hour.",
         ));
     };
     let every = duration::format(every);
@@ -94,10 +94,10 @@ fn last_bark(store: &dyn Store) -> Found {
     Ok(match last {
         _ if is_lost => {
             let message =
-                format!("every {every}; not everybody heard one, and none was heard since");
+                format!("every {every}; one did not reach every channel, and none has since");
             DoctorFinding::problem(code, message, mend)
         }
-        None => DoctorFinding::good(code, format!("every {every}; the first is yet to come")),
+        None => DoctorFinding::good(code, format!("every {every}; the first is still to come")),
         Some(LastBark { at, state, .. }) if state == "lost" => {
             DoctorFinding::problem(code, format!("that of {at} was lost"), mend)
         }
@@ -112,7 +112,7 @@ fn outbox(store: &dyn Store) -> Found {
     let dead = block_on(store.dead_letters(LOOKED_AT))?;
     let more = if dead.more { " and more" } else { "" };
     Ok(match dead.items.len() {
-        0 => DoctorFinding::good(code, "nothing was given up"),
+        0 => DoctorFinding::good(code, "no alert was given up"),
         count => DoctorFinding::problem(
             code,
             format!("{count} dead letters{more}"),
@@ -137,7 +137,7 @@ fn own_incidents(open: &Page<KnownIncident>) -> DoctorFinding {
     };
     let own: Vec<&KnownIncident> = open.items.iter().filter(is_own).collect();
     if own.is_empty() {
-        return DoctorFinding::good(code, "nothing is known to be wrong with Interlock itself");
+        return DoctorFinding::good(code, "Interlock itself has no open incident");
     }
     let name =
         |(_, _, row): &&KnownIncident| format!("{}: {}", row.record.kind, row.record.message);
@@ -211,6 +211,6 @@ fn scan(store: &dyn Store, scan_in: SignedDuration) -> Found {
     let named: Vec<_> = found.iter().take(NAMED_MAX).map(name).collect();
     let message =
         format!("{} things are not as they must be: {}{more}", found.len(), named.join("; "));
-    let hint = "This is a fault in Interlock or in its store: keep a copy of the ledger (`interlock store backup`) and report it.";
+    let hint = "This is a bug in Interlock or a fault in its store: keep a copy of the ledger (`interlock store backup`) and report it.";
     Ok(DoctorFinding::problem(code, message, hint))
 }

@@ -175,7 +175,7 @@ mod copying {
         async fn grows(&mut self, around: &Around, error: &ArchiveError) -> Duration {
             around.pulse.beat();
             if self.tries == 0 {
-                tracing::warn!(%error, "nothing is archived; the store keeps it meanwhile");
+                tracing::warn!(%error, "cannot archive; the store keeps the history meanwhile");
             }
             let pause = AGAIN_FIRST.saturating_mul(1 << self.tries.min(5)).min(AGAIN_LAST);
             self.tries += 1;

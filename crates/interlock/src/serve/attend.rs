@@ -134,7 +134,7 @@ impl Parties {
                     Asked::Reload if self.reload.send(()).is_ok() => {
                         tracing::info!("SIGHUP: reading interlock.yaml");
                     }
-                    Asked::Reload => tracing::warn!("SIGHUP: this process reads no files"),
+                    Asked::Reload => tracing::warn!("SIGHUP: this process does not read the project files"),
                 },
                 () = stand_in::is_wanted(self.stands_in_for.as_ref()) => {
                     tracing::info!("another process wants the ledger: handing it over");
@@ -165,7 +165,7 @@ impl Parties {
                     Asked::Reload if self.reload.send(()).is_ok() => {
                         tracing::info!("SIGHUP: reading the files");
                     }
-                    Asked::Reload => tracing::warn!("SIGHUP: nobody reads files any more"),
+                    Asked::Reload => tracing::warn!("SIGHUP: the files are no longer read"),
                 },
                 ended = &mut engine.task => {
                     say_last(self.sentinel.as_ref(), &ended).await;
@@ -225,8 +225,8 @@ fn judged(ended: Result<Result<(), EngineError>, JoinError>) -> Result<(), Failu
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(Failure::failed(error.to_string(), "")),
         Err(panic) => Err(Failure::failed(
-            format!("the engine broke off: {panic}"),
-            "This is a fault in Interlock. Start it again: nothing that was recorded is lost.",
+            format!("the engine crashed: {panic}"),
+            "This is a bug in Interlock. Start it again: nothing that was recorded is lost.",
         )),
     }
 }

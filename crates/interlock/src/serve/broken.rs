@@ -48,7 +48,7 @@ impl BrokenFiles {
                         }
                     }
                 }
-                Err(error) => tracing::warn!(%error, "which files were broken cannot be read"),
+                Err(error) => tracing::warn!(%error, "cannot read which files were broken"),
             }
         }
         Self { files, store, known }
@@ -92,7 +92,7 @@ impl BrokenFiles {
             InboxRecord::File { file: file.to_owned(), problem: problem.map(str::to_owned) };
         let key = format!("file:{file}:{}", clock::now().as_microsecond());
         let posted = self.store.post(pipeline, &key, &record).await;
-        posted.inspect_err(|error| tracing::warn!(%error, file, "its state cannot be recorded yet"))
+        posted.inspect_err(|error| tracing::warn!(%error, file, "cannot record its state yet"))
     }
 }
 

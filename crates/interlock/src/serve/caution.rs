@@ -34,7 +34,7 @@ async fn tell(store: &dyn Store, me: &str, (cautions, has_changed): (Vec<String>
         && (is_told == cautions.is_empty() || (is_told && has_changed))
     {
         let (message, over) = if cautions.is_empty() {
-            ("its server is set up to keep everything now".to_owned(), Over::Yes)
+            ("its server is set up to keep every write now".to_owned(), Over::Yes)
         } else {
             (cautions.join("; "), Over::No)
         };

@@ -160,7 +160,7 @@ impl Seen {
         let Some(message) = differ else {
             (self.since, self.is_told) = (None, false);
             if is_ours_to_say && is_open(store, format!("files:{THING}")).await? {
-                let message = "all that are there have the same".to_owned();
+                let message = "all instances that are up have the same files".to_owned();
                 notice(store, ("FILES_DIFFER", THING), message, Over::Yes).await;
             }
             return Ok(());
@@ -230,7 +230,7 @@ fn difference(here: &[(&str, &Declared)]) -> Option<String> {
         let _never = write!(text, "not the same everywhere: {}; ", some(&edited));
     }
     text.push_str(
-        "whoever owns a pipeline's shard goes by its own files. Give all instances the same files (and zone data), and each project \
+        "the owner of a pipeline's shard goes by its own files. Give all instances the same files (and zone data), and each project \
          a prefix or schema of its own",
     );
     Some(text)

@@ -92,7 +92,7 @@ impl Engines {
         match failed {
             // One of several servers may be away: shards of the others need not wait for it.
             Some(EngineError::Store(error)) if error.is_retryable && !engines.is_empty() => {
-                tracing::warn!(%error, "not all shards could be taken up; the others are tried again");
+                tracing::warn!(%error, "cannot take over all shards; trying again");
                 Ok(engines)
             }
             Some(error) => Err(error),
@@ -189,7 +189,7 @@ impl Engines {
             Ok(scan) => Ok(scan),
             // What the ledger has stays in force.
             Err(failure) if *self.gate.borrow() => {
-                tracing::error!("{}; what was loaded stays in force", failure.message);
+                tracing::error!("{}; the last good version stays in force", failure.message);
                 Ok(Scan {
                     problems: vec![],
                     count: 0,

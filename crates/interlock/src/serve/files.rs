@@ -146,7 +146,7 @@ impl Files {
         known.absent = absent;
         if let Some(index) = index.filter(|index| *index != known.index) {
             if let Err(error) = index.save(&self.state) {
-                tracing::warn!(%error, "the index of the files cannot be written; a start reads all");
+                tracing::warn!(%error, "cannot write the index of the files; the next start reads all of them");
             }
             known.index = index;
         }

@@ -70,7 +70,7 @@ impl Greeting {
                 writeln!(out, "  http      {scheme}://{address} (/healthz, /readyz, /metrics)")?;
             }
             Reach::Shut(because) => {
-                writeln!(out, "  http      none yet: {because}; nobody can report over HTTP")?;
+                writeln!(out, "  http      none yet: {because}; jobs cannot report over HTTP")?;
             }
             Reach::Unwanted => writeln!(out, "  http      none")?,
         }

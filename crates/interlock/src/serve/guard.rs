@@ -68,7 +68,7 @@ impl Guard {
         let forensics = forensics(folder, log).map(|it| it.saying(move |out| memory.write(out)));
         match forensics {
             Ok(forensics) => builder = builder.forensics(forensics),
-            Err(error) => tracing::warn!(%error, "nobody can write down where this process hangs"),
+            Err(error) => tracing::warn!(%error, "the hang reporter is not running"),
         }
         for carrier in carriers() {
             builder = builder.beat(carrier);
@@ -164,7 +164,7 @@ pub(crate) fn carriers() -> Vec<Box<dyn Carrier>> {
 /// A way for heartbeats, if it can be had.
 fn had<T>(way: io::Result<T>) -> Option<T> {
     way.inspect_err(
-        |error| tracing::error!(%error, "heartbeats are not sent on a way that was asked for"),
+        |error| tracing::error!(%error, "cannot send heartbeats on one of the configured ways"),
     )
     .ok()
 }
@@ -184,7 +184,7 @@ pub(crate) async fn give_back(what: String, leave: impl Future) -> Failure {
     tracing::error!("{what}: the shards are given back before this process ends");
     match timeout(GIVEN_BACK_BEFORE, leave).await {
         Ok(_however) => tracing::info!("the shards are given back"),
-        Err(_hangs_too) => tracing::warn!("the shards were not given back in time"),
+        Err(_hangs_too) => tracing::warn!("could not give the shards back in time"),
     }
     sleep(GIVEN_BACK_BEFORE * 2).await;
     Failure::failed(

@@ -242,7 +242,9 @@ impl Teller {
         let Some(host) = &self.host.name else { return Ok(()) };
         let Some(record) = letter(host, run_id, at, heard) else { return Ok(()) };
         let posted = self.store.post(pipeline, &fresh_key(), &record).await;
-        posted.inspect_err(|error| tracing::warn!(%error, run = run_id, "a job's state waits"))
+        posted.inspect_err(
+            |error| tracing::warn!(%error, run = run_id, "the state of a job is reported later"),
+        )
     }
 
     /// Says what became of this host's runs in a shard; whether all was said.
@@ -256,7 +258,7 @@ impl Teller {
                 is_done
             }
             Err(error) => {
-                tracing::warn!(%error, shard = shard.0, "its open runs cannot be read yet");
+                tracing::warn!(%error, shard = shard.0, "cannot read its open runs yet");
                 false
             }
         }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
+use interlock_core::message::label;
 use serde_json::{Map, Value};
 use tracing::{
     Event, Level, Subscriber,
@@ -173,7 +174,7 @@ impl Fields {
         let style = style_of(level, kind.as_deref(), look);
         let is_event = kind.is_some();
         let shown = match kind.filter(|_| pipeline.is_some()) {
-            Some(kind) => format!("{}: {message}", kind.to_lowercase().replace('_', " ")),
+            Some(kind) => format!("{}: {message}", label(&kind)),
             None => message,
         };
         let word = match level {

@@ -26,7 +26,7 @@ pub(super) async fn notice(
         over: over == Over::Yes,
     };
     let post = store.post(&PipelineId::system(), &fresh_key(), &record).await;
-    post.inspect_err(|error| tracing::warn!(%error, "that could not be recorded")).is_ok()
+    post.inspect_err(|error| tracing::warn!(%error, "the notice could not be recorded")).is_ok()
 }
 
 /// Whether an incident of Interlock's own is open, by its key.

@@ -35,7 +35,7 @@ pub(crate) async fn tell(directory: &Path, refusal: &Failure) {
     let web = match Web::new(&around.config.engine.outbound) {
         Ok(web) => web,
         Err(error) => {
-            tracing::error!(%error, "the channels cannot be told: there is no HTTP client");
+            tracing::error!(%error, "cannot tell the channels: there is no HTTP client");
             return;
         }
     };

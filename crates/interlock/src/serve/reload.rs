@@ -59,7 +59,7 @@ pub(crate) fn tell_problems(problems: &[Problem], known: &BTreeSet<String>) -> B
     }
     if !broken.is_empty() {
         let files = broken.into_iter().collect::<Vec<_>>().join(", ");
-        tracing::warn!("{files}: broken; what was loaded of it before stays in force");
+        tracing::warn!("{files}: broken; the last good version stays in force");
     }
     told
 }
@@ -103,7 +103,7 @@ impl Reload {
                     }
                 }
                 Ok(Err(failure)) => {
-                    tracing::error!("{}; what was loaded stays in force", failure.message);
+                    tracing::error!("{}; the last good version stays in force", failure.message);
                 }
                 Err(panic) => tracing::error!(%panic, "reading the files failed"),
             }

@@ -94,7 +94,7 @@ impl Reports {
         let unwell = self.unwell();
         let kept = unwell.parent().map_or(Ok(()), fs::create_dir_all);
         if let Err(error) = kept.and_then(|()| fs::write(unwell, "")) {
-            tracing::warn!(%error, "whoever serves next may not know that it has to be well");
+            tracing::warn!(%error, "the next process may not report that it recovered");
         }
     }
 

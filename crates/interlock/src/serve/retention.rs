@@ -44,7 +44,7 @@ pub(crate) async fn keep_logs(runner: PathBuf, retention: SignedDuration) {
                 );
             }
             Err(error) => {
-                tracing::warn!(%error, "old job logs cannot be deleted; tried again in 1 h");
+                tracing::warn!(%error, "cannot delete old job logs; trying again in 1 h");
             }
         }
         tokio::time::sleep(PAUSE).await;
@@ -117,7 +117,7 @@ pub(crate) async fn keep_ledger(store: Arc<dyn Store>, holder: String, kept: Kep
                         slots,
                         events,
                         incidents,
-                        "old history was taken out of the ledger"
+                        "old history was removed from the ledger"
                     );
                 }
                 if waits {
@@ -126,7 +126,7 @@ pub(crate) async fn keep_ledger(store: Arc<dyn Store>, holder: String, kept: Kep
                 if waits { AGAIN } else { LEDGER_PAUSE }
             }
             Err(error) => {
-                tracing::warn!(%error, "old history cannot be taken out; tried again in 5 m");
+                tracing::warn!(%error, "cannot remove old history; trying again in 5 m");
                 AGAIN
             }
         };
@@ -173,12 +173,12 @@ pub(crate) async fn keep_answers(store: Arc<dyn Store>, holder: String) {
         let pause = match sweep_answers(store.as_ref(), &holder, spared).await {
             Ok(answers) => {
                 if answers > 0 {
-                    tracing::info!(answers, "old answers were taken out of the ledger");
+                    tracing::info!(answers, "old answers were removed from the ledger");
                 }
                 LEDGER_PAUSE
             }
             Err(error) => {
-                tracing::warn!(%error, "old answers cannot be taken out; tried again in 5 m");
+                tracing::warn!(%error, "cannot remove old answers; trying again in 5 m");
                 AGAIN
             }
         };

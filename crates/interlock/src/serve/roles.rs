@@ -32,7 +32,7 @@ impl Roles {
         if config.archiver.is_none() {
             self.leave_out(
                 RoleName::Archiver,
-                "the role `archiver` has nowhere to write to",
+                "the role `archiver` has no target",
                 "Write `archiver: {enabled: true, dsn: \"${ARCHIVE_DSN}\"}` in interlock.yaml.",
             )?;
         }

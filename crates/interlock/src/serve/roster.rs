@@ -97,8 +97,8 @@ impl Roster {
             let (host, message, over) = match &news {
                 News::Gone(host) => {
                     let message = format!(
-                        "nothing was heard of it for {} s; its pipelines are carried by the others, its jobs are uncertain until \
-                         it is back. Start it again, or resolve this if it will not return",
+                        "no sign of life for {} s; the other instances run its pipelines, and its jobs are uncertain until \
+                         it is back. Start it again, or resolve this incident if it will not return",
                         GONE_AFTER.as_secs()
                     );
                     tracing::warn!(host, "an instance is gone");

@@ -42,7 +42,7 @@ impl SelfReporter {
             tick.tick().await;
             if let Err(error) = self.say().await {
                 // That the store is away is told by others; nothing is decided by what is said here.
-                tracing::debug!(%error, "what this instance says of itself was not stored");
+                tracing::debug!(%error, "the status of this instance was not stored");
             }
         }
     }

@@ -86,7 +86,7 @@ impl Sentinel {
             runtime.block_on(async move {
                 match around() {
                     Ok(around) => Post::new(around, ends).keep(asked).await,
-                    Err(error) => tracing::error!(%error, "nobody watches this process"),
+                    Err(error) => tracing::error!(%error, "the self-check is not running"),
                 }
             });
         })?;
@@ -225,7 +225,7 @@ impl Post {
             tracing::error!("{}; the beacons are silent", complaint.says);
         }
         if after.is_empty() && !before.is_empty() {
-            tracing::info!("nothing to complain of any more; the beacons are called again");
+            tracing::info!("all is well again; the beacons are called again");
         }
     }
 
@@ -264,14 +264,14 @@ impl Post {
 
     async fn end_alarm(&mut self, what: &str) {
         let (message, event) = if what == "store" {
-            ("the store takes writes again", "STORE_WAS_UNREACHABLE")
+            ("the store accepts writes again", "STORE_WAS_UNREACHABLE")
         } else {
-            ("the loop comes round again", "LOOP_WAS_LATE")
+            ("the loop makes progress again", "LOOP_WAS_LATE")
         };
         let Some(since) = self.around.spool.end(what, message) else { return };
         tracing::info!("{message}");
         let message =
-            format!("{message}; it began at {since}, and people were told without the store");
+            format!("{message}; it began at {since}, and alerts were sent without the store");
         self.notice(event, what, message, Over::No).await;
     }
 
@@ -311,7 +311,7 @@ impl Post {
         self.interface.look(&reach, certificate.as_ref(), now).await;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let thing = format!("the HTTP interface of {host}");
-        let open = || ("reports can come over HTTP".to_owned(), Over::Yes);
+        let open = || ("jobs can report over HTTP again".to_owned(), Over::Yes);
         let (message, over) = match self.interface.news() {
             Some(News::Shut(says)) => (says, Over::No),
             Some(News::Open) => open(),

@@ -169,7 +169,7 @@ impl<W: Work> Owner<W> {
             Ok(()) => self.is_away = false,
             Err(error) if error.is_retryable => {
                 if !std::mem::replace(&mut self.is_away, true) {
-                    tracing::warn!(%error, "who owns what cannot be asked now");
+                    tracing::warn!(%error, "cannot ask who owns which shard");
                 }
             }
             Err(error) => return Err(error.into()),
@@ -195,7 +195,7 @@ impl<W: Work> Owner<W> {
                 }
                 Err(EngineError::Store(error)) if error.is_retryable && is_shared => {
                     self.parts.pulse.try_in_vain();
-                    tracing::warn!(%error, "shards could not be taken up, and are tried again");
+                    tracing::warn!(%error, "cannot take over shards; trying again");
                 }
                 Err(error) => return Err(error),
             }
@@ -222,7 +222,7 @@ impl<W: Work> Owner<W> {
                 Ended::Again(error) if is_shared => {
                     self.failing.insert(shard);
                     self.parts.pulse.try_in_vain();
-                    tracing::warn!(role, shard = number, %error, "the shard is taken up again");
+                    tracing::warn!(role, shard = number, %error, "taking over the shard again");
                 }
                 Ended::Followed => return Err(EngineError::Deposed),
                 Ended::Again(error) => return Err(error.into()),
@@ -309,7 +309,7 @@ impl<W: Work> Owner<W> {
             for (shard, error) in &away {
                 if unreached.failed(role, *shard, error) {
                     let (role, shard) = (role.as_str(), shard.0);
-                    tracing::warn!(role, shard, %error, "the shard cannot be taken up now, and is tried again");
+                    tracing::warn!(role, shard, %error, "cannot take over the shard now; trying again");
                 }
             }
             if answering.is_empty() && !away.is_empty() {

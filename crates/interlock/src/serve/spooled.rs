@@ -51,14 +51,14 @@ pub(crate) async fn take_over(store: Arc<dyn Store>, names: Vec<String>) {
         for Waiting { file, parcel } in found {
             let pipeline = parcel.pipeline.clone();
             if let Err(error) = take(store.as_ref(), parcel).await {
-                tracing::warn!(%error, "a report that had waited could not be taken");
+                tracing::warn!(%error, "a stored report could not be applied");
                 rests = true;
                 break;
             }
-            tracing::info!(%pipeline, "a report that had waited was taken");
+            tracing::info!(%pipeline, "a stored report was applied");
             match fs::remove_file(&file) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(%error, "{} was taken and cannot be removed", file.display());
+                    tracing::warn!(%error, "{} was applied and cannot be removed", file.display());
                     taken.insert(file);
                 }
                 Ok(()) | Err(_) => {}

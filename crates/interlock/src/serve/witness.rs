@@ -72,7 +72,7 @@ impl Witness {
             {
                 is_told = true;
                 let path = self.path.display();
-                tracing::warn!(%error, "{path} cannot be written: after a restart nobody would notice what the store forgets");
+                tracing::warn!(%error, "cannot write {path}: after a restart Interlock could not tell whether the store lost writes");
             }
         }
     }

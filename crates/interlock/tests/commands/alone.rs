@@ -580,7 +580,7 @@ fn what_cannot_be_started_is_refused() {
     let world = World(project(&[("pipelines/watched.yaml", watched)]));
     let ran = world.ask(&["run", "watched"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
-    assert!(ran.stderr.contains("somebody else runs watched"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("watched is watch-only"), "{}", ran.stderr);
     assert_eq!(world.slots(), [] as [Value; 0]);
 }
 

@@ -262,7 +262,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
         ),
         (
             vec!["start", "history", "--from", "2026-01-02", "--to", "2099-01-01"],
-            "error: 2099-01-01T00:00:00Z is not over yet: a backfill is about the past\n",
+            "error: 2099-01-01T00:00:00Z is in the future: a backfill covers the past\n",
         ),
         (
             long.to_vec(),
@@ -277,7 +277,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
             start("history", &["--schedule", "nightly"]),
             "error: history has no schedule `nightly`; it has hourly\n",
         ),
-        (start("watched", &[]), "error: somebody else runs watched; Interlock only watches it\n"),
+        (start("watched", &[]), "error: watched is watch-only: Interlock does not run its jobs\n"),
         (start("sensed", &[]), "error: no schedule of sensed owes slots by the clock\n"),
         (start("history", &["--reprocess", "some"]), "error: invalid value 'some' for"),
         (start("history", &["--concurrency", "0"]), "error: invalid value '0' for"),

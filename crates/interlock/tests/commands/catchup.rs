@@ -83,7 +83,7 @@ orders    hourly    2026-02-25T13:00:00Z to 2026-02-25T16:00:00Z (4 slots)  skip
     assert_eq!(ran.stdout, expected);
     // The instant of the watermark: nothing is owed.
     let none = ask(directory.path(), &["catchup", "--dry-run", "--at", "2026-02-25T12:10:00Z"]);
-    assert_eq!((none.code, none.stdout.as_str()), (0, "nothing is owed from before\n"));
+    assert_eq!((none.code, none.stdout.as_str()), (0, "nothing was missed\n"));
 }
 
 /// A pipeline `orders` whose schedules are recorded up to a noon long ago, and nothing else.
@@ -215,7 +215,7 @@ fn a_paused_pipeline_is_named_and_a_project_without_a_ledger_owes_nothing() {
     assert_eq!(ran.stderr, said);
     let fresh = project(&[("pipelines/orders.yaml", ORDERS)]);
     let ran = ask(fresh.path(), &["catchup", "--dry-run"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "nothing is owed from before\n"));
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "nothing was missed\n"));
     assert_eq!(ask(fresh.path(), &["catchup", "--dry-run", "nobody"]).code, 2);
     assert!(!fresh.path().join(".interlock").exists(), "nothing was made");
 }
@@ -364,7 +364,7 @@ fn a_plan_changes_nothing_and_without_serve_nothing_is_done() {
     let before = ask(directory.path(), &["watermark", "show", "--json"]).stdout;
     let ran = ask(directory.path(), &["catchup"]);
     assert_eq!(ran.code, 1);
-    assert!(ran.stderr.contains("no `interlock serve` is running"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`interlock serve` is not running"), "{}", ran.stderr);
     assert_eq!(ask(directory.path(), &["watermark", "show", "--json"]).stdout, before);
     // An instant without `--dry-run` would do at once what it shows for then.
     assert_eq!(ask(directory.path(), &["catchup", "--at", "+1h"]).code, 2);
@@ -432,10 +432,10 @@ fn a_person_at_a_terminal_is_asked_before_a_pause_ends() {
         let shown = typed(directory.path(), answer);
         assert!(shown.contains("skip    paused"), "{shown}");
         assert!(shown.contains("resume orders and do that? [y/N]"), "{shown}");
-        assert!(shown.contains("it stays paused"), "{shown}");
+        assert!(shown.contains("the pipeline stays paused"), "{shown}");
     }
     let daemon = Daemon::start(directory.path(), None);
     let shown = typed(directory.path(), "y\n");
-    assert!(!shown.contains("it stays paused"), "{shown}");
+    assert!(!shown.contains("the pipeline stays paused"), "{shown}");
     assert_eq!(daemon.stop(), [InboxRecord::Resume { catchup: None }]);
 }

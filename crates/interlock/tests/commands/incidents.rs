@@ -124,7 +124,7 @@ fn hands_without_a_daemon_are_kept_with_who_and_why_and_refused_with_a_reason() 
     assert_eq!((&old["state"], &old["resolved"]["by"]), (&json!("resolved"), &json!("ben")));
     assert_eq!(old["acknowledged"]["by"], "ben");
     for (arguments, reason) in [
-        (["resolve", "over"], "over: it is resolved already"),
+        (["resolve", "over"], "over: the incident is already resolved"),
         (["ack", "gone"], "there is no incident `gone`"),
     ] {
         let ran = deal(directory.path(), &arguments);

@@ -21,7 +21,7 @@ fn nothing_is_overwritten_and_nothing_left_behind() {
     let dir = project(&[("pipelines/hello.yaml", "mine")]);
     let ran = interlock(&["init", dir.path().to_str().unwrap()]);
     assert_eq!(ran.code, 3);
-    assert!(ran.stderr.contains("hello.yaml is already there"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hello.yaml already exists"), "{}", ran.stderr);
     assert_eq!(fs::read_to_string(dir.path().join("pipelines/hello.yaml")).unwrap(), "mine");
     assert!(!dir.path().join("interlock.yaml").exists());
 }

@@ -143,7 +143,7 @@ fn explain_judges_a_slot_that_waits_and_says_what_was_forced() {
     let directory = directory.path();
     done(directory, &["run", "orders", "--slot", SLOT, "--force"]);
     let forced = ask(directory, &["explain", "orders", SLOT]).stdout;
-    assert!(forced.contains("(`--force`)"), "{forced}");
+    assert!(forced.contains("started with `--force`"), "{forced}");
     done(directory, &["rerun", "orders", SLOT, "--reason", "a test"]);
     for slot in [&[SLOT][..], &[]] {
         let waits = ask(directory, &[&["explain", "orders"], slot].concat());

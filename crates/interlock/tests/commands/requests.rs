@@ -117,7 +117,7 @@ fn a_request_that_nobody_applies_is_kept_and_says_so() {
     let ran = ask(directory.path(), &["resume", "orders", "--wait", "1ms"]);
     assert_eq!(ran.code, 4, "{}", ran.stderr);
     assert!(ran.stdout.starts_with("accepted, not yet applied"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("`interlock serve` has not got to it"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("`interlock serve` has not applied it yet"), "{}", ran.stdout);
     let json = ask(directory.path(), &["resume", "orders", "--wait", "1ms", "--json"]);
     assert_eq!(json.code, 4);
     let answer = json.json();

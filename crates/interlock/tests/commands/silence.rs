@@ -136,5 +136,5 @@ fn a_channel_is_tested_from_here_and_the_answer_is_told() {
 #[test]
 fn a_bark_needs_somebody_who_delivers() {
     let ran = ask(story().path(), &["bark"]);
-    assert!(ran.code == 3 && ran.stderr.contains("nobody delivers alerts"), "{}", ran.stderr);
+    assert!(ran.code == 3 && ran.stderr.contains("no alert is delivered"), "{}", ran.stderr);
 }

@@ -437,7 +437,7 @@ fn a_heartbeat_file_is_judged_by_its_changes() {
     fs::write(&file, "1700000000\n").unwrap();
     let first = check("10s");
     assert_eq!(first.code, 0);
-    assert!(first.stdout.starts_with("not known yet: this is the first look"), "{}", first.stdout);
+    assert!(first.stdout.starts_with("not known yet: this is the first check"), "{}", first.stdout);
     let second = check("10s").stdout;
     assert!(second.starts_with("alive: the last sign is "), "{second}");
     let stale = check("1ms");
@@ -470,7 +470,7 @@ fn a_key_that_some_program_writes_is_judged_by_its_changes() {
     redis(&server, &["SET", "app:beat", "1700000000"]);
     let first = check("10s");
     assert_eq!(first.code, 0);
-    assert!(first.stdout.starts_with("not known yet: this is the first look"), "{}", first.stdout);
+    assert!(first.stdout.starts_with("not known yet: this is the first check"), "{}", first.stdout);
     let second = check("10s");
     assert_eq!(second.code, 0, "and again, by what was kept");
     assert!(second.stdout.starts_with("alive: the last sign is "), "{}", second.stdout);

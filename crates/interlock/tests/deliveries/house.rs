@@ -105,6 +105,7 @@ impl Process {
             of: 0,
             recovered: 1,
             repeat: None,
+            runbook: None,
             digest: None,
             format: AlertFormat::Alert,
         };

@@ -265,7 +265,7 @@ fn hands_silences_and_barks_reach_a_daemon() {
     );
     ask(project, &["run", "orders", "--detach"]);
     wait_for(project, "the incident is held", || {
-        ask(project, &["incidents"]).contains("[nobody was told: silence quiet: moving]")
+        ask(project, &["incidents"]).contains("[alert held back: silence quiet: moving]")
     });
     let key = || {
         let found: Value = serde_json::from_str(&ask(project, &["incidents", "--json"])).unwrap();
@@ -305,7 +305,7 @@ fn what_depends_on_a_pipeline_in_trouble_is_recorded_and_not_told() {
     ask(project, &["run", "silver", "--force", "--detach"]);
     wait_for(project, "the second is held", || {
         let incidents = ask(project, &["incidents", "--pipeline", "silver"]);
-        incidents.contains("[nobody was told: its upstream orders has an incident: failed:orders:")
+        incidents.contains("[alert held back: its upstream orders has an incident: failed:orders:")
     });
     // Its end is dropped with it.
     ask(project, &["incidents", "resolve", "failed:silver"]);

@@ -85,7 +85,7 @@ fn unknown_pipelines_and_malformed_slots_are_refused_and_nothing_stops() {
     }
     // Well formed, and not a slot.
     let ran = project.run(&["run", "ticker", "--slot", "second/2026-11-15T09:00:00.5Z"]);
-    refuses(&ran, 1, &["second owes no slot at 2026-11-15T09:00:00.5Z"]);
+    refuses(&ran, 1, &["second has no slot at 2026-11-15T09:00:00.5Z"]);
     let ran = project.run(&["rerun", "ticker", "hourly/2026-11-15T09:00Z", "--reason", "x"]);
     refuses(&ran, 1, &["hourly/2026-11-15T09:00:00Z was never recorded"]);
     let ran = project.run(&["sensor", "put", "ticker", "key", "{not json"]);

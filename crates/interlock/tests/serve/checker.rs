@@ -294,7 +294,7 @@ fn check_slot(
 /// A run that ended without anybody knowing how.
 pub(crate) fn is_uncertain(run: &RunRow) -> bool {
     let message = run.record.message.as_deref().unwrap_or_default();
-    run.record.status == "FAILED" && message.starts_with("its outcome cannot be found out")
+    run.record.status == "FAILED" && message.starts_with("the outcome of the job is not known")
 }
 
 fn check_run(ledger: &Ledger, log: &JobLog, (id, run): (&str, &RunRow), found: &mut Vec<String>) {
@@ -464,7 +464,7 @@ mod tests {
         finds("is uncertain, and its slot is not marked", |ledger, _| {
             let run = &mut ledger.runs.get_mut(SECOND).unwrap().record;
             run.status = "FAILED".into();
-            run.message = Some("its outcome cannot be found out: x".to_owned());
+            run.message = Some("the outcome of the job is not known: x".to_owned());
         });
         let again = format!("start {SECOND} 1970-01-01T00:01:42Z 1 whole");
         finds("ran more than once", |_, log| log.take(&again));

@@ -55,7 +55,7 @@ fn l5_an_interface_that_hangs_silences_the_beacon_is_told_and_ends_the_process()
     let hung = Hung::new(daemon.0.id(), &["http"]);
     let alert = project.until("somebody hears of it", || hook.alert("loop_late"));
     let message = alert["message"].as_str().unwrap();
-    assert!(message.contains("the loop `http` has not come round"), "{message}");
+    assert!(message.contains("the loop `http` has made no progress"), "{message}");
     let silent = beacon.count();
     let said = project.until("it is about to leave", || {
         let said = log(project.path());
@@ -127,7 +127,7 @@ fn s10_an_address_that_is_taken_is_complained_of_counts_as_deaf_and_is_taken_whe
     assert!(incidents.contains("127.0.0.1:8420 is taken by another process"), "{incidents}");
     let said = log(project.path());
     assert!(
-        said.contains("nobody can report over HTTP") && said.contains("the beacons are silent")
+        said.contains("jobs cannot report over HTTP") && said.contains("the beacons are silent")
     );
     let is_there = |disposition: &str| {
         let slots = project.run(&["slots", "silent", "--json"]).stdout;

@@ -43,7 +43,7 @@ impl Project {
             let seen = self.json(&["status", "feed"]).to_string();
             seen.contains(r#""watermarks":{""#).then_some(())
         });
-        self.until("its job runs", || {
+        self.until("its job was found running", || {
             // A stop may come before the job has said who it is.
             if self.ends("manual").iter().all(|end| end != "open") && self.jobs().is_empty() {
                 assert_eq!(self.run(&["run", "feed", "--detach"]).code, 0);

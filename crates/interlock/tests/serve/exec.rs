@@ -528,6 +528,6 @@ fn what_serve_may_read_and_not_remove_is_taken_once_and_said_once() {
     // What is tested is that nothing more is said.
     thread::sleep(Duration::from_secs(2));
     let said = crate::log(site.project.path());
-    assert_eq!(said.matches("a report that had waited was taken").count(), 2, "a start and an end");
-    assert_eq!(said.matches("was taken and cannot be removed").count(), 2);
+    assert_eq!(said.matches("a stored report was applied").count(), 2, "a start and an end");
+    assert_eq!(said.matches("was applied and cannot be removed").count(), 2);
 }

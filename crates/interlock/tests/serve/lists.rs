@@ -170,7 +170,7 @@ fn many_incidents_are_groups_first_and_lines_on_request() {
     // One line for each where it is asked for, and why it was not told.
     let listed = ask(&project, &["incidents", "--all"]).stdout;
     assert_eq!(listed.lines().count(), 1 + count);
-    assert!(listed.contains("[nobody was told: its upstream has an incident]"), "{listed}");
+    assert!(listed.contains("[alert held back: its upstream has an incident]"), "{listed}");
     let matching =
         |arguments: &[&str]| array(&project, &[&["incidents", "--json"], arguments].concat());
     let each = count / OWNERS;

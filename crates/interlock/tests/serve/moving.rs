@@ -60,7 +60,7 @@ fn copy(project: &Project, from: &Path, to: &Path) {
     // The lease of the daemon that was killed runs out first.
     let ran = project.until("it is copied", || {
         let ran = project.run(&["store", "copy", "--from", from, "--to", to]);
-        (!ran.stderr.contains("somebody writes")).then_some(ran)
+        (!ran.stderr.contains("another process writes")).then_some(ran)
     });
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stdout.contains("both hold the same"), "{ran:?}");
@@ -173,7 +173,7 @@ fn store_that_somebody_serves_is_not_copied() {
         let _daemon = Daemon::start(project.path());
         project.until("it works", || (begun(&project).len() > begun_before).then_some(()));
         let ran = project.run(&["store", "copy", "--to", other.to_str().unwrap()]);
-        assert!(ran.code != 0 && ran.stderr.contains("somebody writes"), "{ran:?}");
+        assert!(ran.code != 0 && ran.stderr.contains("another process writes"), "{ran:?}");
     }
 }
 

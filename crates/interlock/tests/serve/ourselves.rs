@@ -192,17 +192,17 @@ fn s10_what_could_not_be_reported_while_nobody_listened_is_unknown_and_says_sinc
     assert!(from <= died && until >= came_back, "{unknown}");
     let slot = unknown["details"]["expectedTime"].as_str().unwrap().to_owned();
     let why = project.run(&["why", "silent", &slot]).stdout;
-    assert!(why.contains(&format!("nobody could have reported from {from} to {until}")), "{why}");
+    assert!(why.contains(&format!("reports could not arrive from {from} to {until}")), "{why}");
     // What is too old to be opened is recorded in one row, told once, and every slot of it knows why.
     let unknown = project.until("brief too", || hook.alert_of("brief", "schedule_unknown"));
     let count = unknown["details"]["count"].as_u64().unwrap();
     assert!(count >= 2, "{unknown}");
     let message = unknown["message"].as_str().unwrap();
     assert!(message.contains(&format!("{count} slots of cron from ")), "{message}");
-    assert!(message.contains("are unknown: we could not hear from "), "{message}");
+    assert!(message.contains("are unknown: reports could not arrive from "), "{message}");
     let first = unknown["details"]["span"].as_str().unwrap().to_owned();
     let why = project.run(&["why", "brief", &first]).stdout;
-    assert!(why.contains("is unknown") && why.contains("we could not hear from "), "{why}");
+    assert!(why.contains("is unknown") && why.contains("reports could not arrive from "), "{why}");
 }
 
 /// A switch that is due again and again while its job runs.

@@ -147,11 +147,8 @@ fn a_line_of_curl_reports_and_its_answers_are_those_that_people_know() {
         (shown.lines().count() == 5).then_some(shown)
     });
     assert!(rejected.contains("there is no pipeline `nobody`"), "{rejected}");
-    assert!(
-        rejected.contains("nightly: `256` is nothing that a job says (it said 256"),
-        "{rejected}"
-    );
-    assert!(rejected.contains("nightly: `rid` cannot be used"), "{rejected}");
+    assert!(rejected.contains("nightly: `256` is not a kind of report (it said 256"), "{rejected}");
+    assert!(rejected.contains("nightly: `rid` is not accepted"), "{rejected}");
     assert!(rejected.contains("curl/"), "{rejected}");
 }
 
@@ -322,10 +319,7 @@ fn a_ping_that_nothing_can_come_of_is_not_answered_with_ok_and_is_kept() {
     });
     let early = curl(&["-f", "-w", "%{http_code}", &site.url("/ping/yearly")]);
     assert_eq!(early.code, 0, "whoever tries it out has done nothing wrong: {early:?}");
-    assert!(
-        early.stdout.starts_with("kept, and about no slot: nothing is owed before 20"),
-        "{early:?}"
-    );
+    assert!(early.stdout.starts_with("stored, but no run is expected before 20"), "{early:?}");
     assert!(early.stdout.ends_with("\n202"), "{early:?}");
     let own = curl(&["-w", "%{http_code}", &site.url("/ping/own/start")]);
     assert!(own.stdout.contains("not_watched") && own.stdout.ends_with("409"), "{own:?}");
@@ -342,7 +336,7 @@ fn a_ping_that_nothing_can_come_of_is_not_answered_with_ok_and_is_kept() {
         (shown.lines().count() >= 5).then_some(shown)
     });
     for words in
-        ["which is not owed: the first slot is", "Interlock itself runs own", "`said` is `maybe`"]
+        ["which is not due: the first slot is", "Interlock itself runs own", "`said` is `maybe`"]
     {
         assert!(rejected.contains(words), "{words}: {rejected}");
     }

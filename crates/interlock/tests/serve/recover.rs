@@ -182,7 +182,7 @@ fn a_start_that_is_refused_for_a_damaged_ledger_is_told_without_it() {
     assert!(told().contains("`interlock serve` does not start"), "{}", told());
     // What is printed works, and ends the alarm.
     let _daemon = serve(&project, &["--recover"]);
-    project.until("it is over", || told().contains("the store takes writes again").then_some(()));
+    project.until("it is over", || told().contains("the store accepts writes again").then_some(()));
     let aside = set_aside(&project);
     let text = fs::read_to_string(aside.first().expect("it is set aside")).unwrap();
     assert_eq!(text, "no database ".repeat(1_000));

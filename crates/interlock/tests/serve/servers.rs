@@ -265,10 +265,16 @@ fn lists_say_what_is_missing(project: &Project, (lost, kept): (&str, &str), addr
         let ran = project.run(arguments);
         assert!(began.elapsed() < LISTED_IN, "{arguments:?}: {:?}", began.elapsed());
         assert_eq!(ran.code, 6, "{arguments:?}: {ran:?}");
-        let said = ran.stderr.lines().find(|line| line.starts_with("this is not all: shards "));
+        let said = ran
+            .stderr
+            .lines()
+            .find(|line| line.starts_with("part of the store cannot be reached: shards "));
         let said = said.unwrap_or_else(|| panic!("{arguments:?}: {ran:?}"));
         assert!(said.contains(addr) && said.contains(" of 12 cannot be reached"), "{said}");
-        let shards = said.trim_start_matches("this is not all: shards ").split(" of ").next();
+        let shards = said
+            .trim_start_matches("part of the store cannot be reached: shards ")
+            .split(" of ")
+            .next();
         let shards: Vec<&str> = shards.unwrap().split(", ").collect();
         assert!(shards.contains(&shard(lost).to_string().as_str()), "{said}");
         assert!(!shards.contains(&shard(kept).to_string().as_str()), "{said}");
@@ -280,14 +286,14 @@ fn lists_say_what_is_missing(project: &Project, (lost, kept): (&str, &str), addr
     }
     let status = project.run(&["status"]).stdout;
     let line = status.lines().find(|line| line.starts_with(lost)).unwrap();
-    assert!(line.contains("cannot be read: its shard is away"), "{line}");
+    assert!(line.contains("cannot be read: its shard cannot be reached"), "{line}");
     for command in ["status", "slots", "runs", "why"] {
         let arguments =
             |name| if command == "why" { vec![command, name, "now"] } else { vec![command, name] };
         let (there, away) = (project.run(&arguments(kept)), project.run(&arguments(lost)));
         assert_eq!(there.code, 0, "{command}: {there:?}");
         assert_eq!(away.code, 3, "{command}: {away:?}");
-        let sentence = format!("`{lost}` cannot be asked about now: shard {} of 12", shard(lost));
+        let sentence = format!("`{lost}` cannot be read now: shard {} of 12", shard(lost));
         assert!(away.stderr.contains(&sentence) && away.stderr.contains(addr), "{away:?}");
     }
 }
@@ -473,7 +479,8 @@ fn a_job_is_ended_by_its_host_although_another_owns_its_pipeline() {
     assert_eq!(asked.code, 0, "{asked:?}");
     let answer: Value = serde_json::from_str(&asked.stdout).unwrap();
     let (state, host) = (&answer["result"]["state"], &answer["result"]["host"]);
-    let expected = format!("{}, where the job runs, is asked to end it", host.as_str().unwrap());
+    let expected =
+        format!("Interlock asked {}, where the job runs, to end it", host.as_str().unwrap());
     assert_eq!(state.as_str(), Some(expected.as_str()));
     other.until("it is cancelled", || (lone(&other) == "cancelled").then_some(()));
 }

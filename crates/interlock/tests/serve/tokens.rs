@@ -99,7 +99,7 @@ fn beyond_loopback_nobody_is_served_without_a_token_not_even_when_the_last_is_re
     let project = project("0.0.0.0:0");
     let ran = project.run(&["serve"]);
     assert_eq!(ran.code, 3, "{}", ran.stderr);
-    assert!(ran.stderr.contains("there is no token"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("no token is set"), "{}", ran.stderr);
     assert!(ran.stderr.contains("interlock token create"), "{}", ran.stderr);
     let (id, token) = create(&project, &["ann", "--scope", "admin"]);
     let _daemon = Daemon::start(project.path());

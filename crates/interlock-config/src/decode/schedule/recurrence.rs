@@ -165,7 +165,7 @@ impl Decoder<'_> {
         let message = if keys.len() > 1 {
             format!("a schedule recurs in one way, this one has {}", keys.join(" and "))
         } else {
-            "`time` is another spelling of `at`, which is already there".to_owned()
+            "`time` is another spelling of `at`, which already exists".to_owned()
         };
         let help = "Keep one of them, or make two schedules.";
         self.problems.add(second.key_span, Code::RecurrenceCount, message, help);

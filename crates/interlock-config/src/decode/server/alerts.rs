@@ -28,6 +28,7 @@ impl Decoder<'_> {
                 of,
                 recovered,
                 repeat,
+                runbook: None,
                 digest,
                 format,
             }];
@@ -62,6 +63,7 @@ impl Decoder<'_> {
                 of,
                 recovered,
                 repeat,
+                runbook: text(item, "runbook"),
                 digest,
                 format,
             });

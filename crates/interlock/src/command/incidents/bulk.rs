@@ -41,7 +41,7 @@ pub(super) fn run(
 ) -> Result<u8, Failure> {
     if !asked.filter.is_set() {
         return Err(Failure::usage(
-            "which incidents are meant is not said",
+            "no incident is named",
             "Name one by its key, or those that match `--pipeline`, `--kind`, `--owner`, `--label` or `--upstream`; `interlock incidents` lists them.",
         ));
     }
@@ -156,7 +156,7 @@ fn applied(
     }
     found.take_all(ledger)?;
     found.who = match ledger.writing() {
-        Writing::Serve => "`interlock serve` has not got to them",
+        Writing::Serve => "`interlock serve` has not applied them yet",
         Writing::Command(_) | Writing::Nobody | Writing::StandIn(_) => {
             "the next `interlock serve` applies them"
         }

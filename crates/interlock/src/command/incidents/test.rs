@@ -79,8 +79,7 @@ fn notice() -> AlertMessage {
         level: Level::Info.as_str().to_owned(),
         alert_type: "test".to_owned(),
         pipeline_id: PipelineId::system().to_string(),
-        message: "This is a test of the alert channel; nothing is wrong, nothing need be done"
-            .to_owned(),
+        message: "This is a test of the alert channel; nothing is wrong, nothing to do".to_owned(),
         details: BTreeMap::from([("test".to_owned(), json!(true))]),
         timestamp: clock::now(),
     };

@@ -125,7 +125,7 @@ impl End {
         }
         if self.keeper.has_lost() {
             return Err(Failure::failed(
-                format!("somebody else owns {} now: the copy is worth nothing", self.place),
+                format!("another process owns {} now: the copy is incomplete", self.place),
                 "Stop `interlock serve` everywhere.",
             ));
         }
@@ -194,7 +194,7 @@ fn busy(place: &Place, holder: Option<(String, Timestamp)>) -> Failure {
         format!(": {holder} has it until {until}, or longer")
     });
     Failure::failed(
-        format!("somebody writes {place}{holder}"),
+        format!("another process writes {place}{holder}"),
         format!(
             "Stop `interlock serve` everywhere first. What a dead instance or a dead copy held is free after {} s.",
             keeper::HELD.as_secs()
@@ -308,6 +308,6 @@ fn compare(from: &End, to: &End) -> Result<(), Failure> {
             "the copy is not the same: of {} things {missing} are missing and {different} differ, and {extra} are too many",
             source.len()
         ),
-        "Somebody wrote to the old store meanwhile (a report, a request).",
+        "Another process wrote to the old store meanwhile (a report, a request).",
     ))
 }

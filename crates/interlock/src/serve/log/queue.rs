@@ -46,7 +46,7 @@ impl Write for Queue {
 }
 
 fn left_out_line(count: u64, form: LogForm) -> String {
-    let message = format!("{count} lines of the log were left out: nobody read them");
+    let message = format!("{count} log lines were dropped: the reader was too slow");
     let values = [("message".to_owned(), message.into())].into_iter().collect();
     let fields = Fields { form, values };
     match form {
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn how_many_lines_were_left_out_is_a_line_of_either_form() {
         let text = left_out_line(2, LogForm::Text);
-        assert!(text.contains("2 lines of the log were left out"), "{text}");
+        assert!(text.contains("2 log lines were dropped"), "{text}");
         let json: serde_json::Value =
             serde_json::from_str(&left_out_line(2, LogForm::Json)).unwrap();
         assert_eq!(json["level"], "warn");

@@ -38,7 +38,7 @@ pub(super) struct Interface {
     error: String,
     /// What is wrong with it.
     pub(super) complaint: Option<Complaint>,
-    /// Whether people were told last that it can be reached; nobody was told anything yet.
+    /// Whether people were told last that it can be reached; no alert was sent yet.
     told: Option<bool>,
     has_answered: bool,
 }
@@ -92,7 +92,7 @@ impl Interface {
             Reach::At(_) if self.unanswered < UNANSWERED_MAX => return None,
             Reach::At(address) => format!("{address} does not answer: {}", self.error),
         };
-        Some(Complaint::new("http", format!("nobody can report over HTTP: {says}")))
+        Some(Complaint::new("http", format!("jobs cannot report over HTTP: {says}")))
     }
 
     /// What people have not heard yet.
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(told(&at, Some(Err("refused"))), None);
         assert_eq!(told(&at, Some(Err("refused"))), None);
         let shut = told(&at, Some(Err("refused")));
-        let says = "nobody can report over HTTP: 127.0.0.1:8420 does not answer: refused";
+        let says = "jobs cannot report over HTTP: 127.0.0.1:8420 does not answer: refused";
         assert_eq!(shut, Some(News::Shut(says.to_owned())));
         assert_eq!(told(&at, Some(Err("refused"))), None, "once");
         assert_eq!(told(&at, Some(Ok(()))), Some(News::Open));

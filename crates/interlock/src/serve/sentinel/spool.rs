@@ -206,7 +206,7 @@ impl Spool {
         match delivery {
             Delivery::Delivered => {}
             Delivery::Refused { reason } => {
-                tracing::error!("{channel} will not take an alarm: {reason}");
+                tracing::error!("{channel} refused an alarm: {reason}");
             }
             Delivery::Failed { reason, .. } => {
                 tracing::error!("{channel} did not take an alarm: {reason}");
@@ -235,7 +235,7 @@ impl Spool {
             .and_then(|()| private_files::replace(&path, &text));
         if let Err(error) = written {
             tracing::warn!(
-                "an alarm is told, but cannot be written to {}: {error}",
+                "an alarm is sent, but cannot be written to {}: {error}",
                 path.display()
             );
         }
