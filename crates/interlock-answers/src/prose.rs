@@ -11,6 +11,7 @@ use crate::{
         run::RunAnswer,
         slot::{SlaAnswer, SlotAnswer, SpanAnswer},
         story::StoryAnswer,
+        verdict::VerdictAnswer,
     },
     table::{marks, slot_state},
 };
@@ -34,6 +35,24 @@ pub fn story_lines(story: &StoryAnswer) -> Vec<String> {
     section(&mut lines, "Runs:", story.runs.iter().map(about_run));
     section(&mut lines, "Events:", story.events.iter().map(sentence));
     section(&mut lines, "Incidents:", story.incidents.iter().flat_map(about_incident));
+    lines
+}
+
+/// What a rule says, and those that it was made from: an indented tree, one line for each.
+pub fn verdict_lines(verdict: &VerdictAnswer) -> Vec<String> {
+    let mark = match verdict.outcome.as_str() {
+        "ready" => '✓',
+        "not ready" => '✗',
+        _ => '?',
+    };
+    let optional = if verdict.optional { " (optional)" } else { "" };
+    let reason = match verdict.reason.as_str() {
+        "" => String::new(),
+        reason => format!(", {reason}"),
+    };
+    let mut lines = vec![format!("{mark} {}{optional}{reason}", verdict.asked)];
+    let below = verdict.parts.iter().flat_map(verdict_lines);
+    lines.extend(below.map(|line| format!("  {line}")));
     lines
 }
 

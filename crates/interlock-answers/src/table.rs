@@ -1,6 +1,8 @@
 //! Answers as rows of a table, for people at a terminal. `interlock` prints them, and so do the simulator's scenarios: a newcomer who
 //! has read one can read the other.
 
+use std::collections::BTreeMap;
+
 use interlock_core::incident::Alert;
 use interlock_store::story::{instant, one_line};
 use jiff::Timestamp;
@@ -8,6 +10,7 @@ use jiff::Timestamp;
 use crate::model::{
     incident::{DeadLetterAnswer, IncidentAnswer},
     pipeline::SlotStateAnswer,
+    plan::PlanLineAnswer,
     run::RunAnswer,
     slot::{LedgerAnswer, MarksAnswer, SlotAnswer, SpanAnswer},
 };
@@ -103,6 +106,45 @@ pub fn state(slot: &SlotStateAnswer) -> String {
         None => slot.state.clone(),
         Some(disposition) => ended(disposition, slot.reason.as_deref()),
     }
+}
+
+/// What stands over the lines of a plan.
+pub const PLAN_LINES: [&str; 5] = ["PIPELINE", "SCHEDULE", "SLOT", "ACTION", "REASON"];
+
+/// The lines of a plan; slots in a row that are passed over for the same reason are one, as the plan made them.
+pub fn plan_rows(lines: &[PlanLineAnswer]) -> Vec<[String; 5]> {
+    let mut stretches: Vec<PlanLineAnswer> = Vec::new();
+    let mut last: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for line in lines {
+        let key = (line.pipeline.as_str(), line.schedule.as_str());
+        let before = last.get(&key).and_then(|index| stretches.get_mut(*index));
+        match before.filter(|before| goes_on(before, line)) {
+            Some(before) => {
+                before.last = line.last;
+                before.count += line.count;
+            }
+            None => {
+                last.insert(key, stretches.len());
+                stretches.push(line.clone());
+            }
+        }
+    }
+    stretches.iter().map(plan_row).collect()
+}
+
+/// Whether a line goes on with what one says. What runs or waits has a line for each slot.
+fn goes_on(before: &PlanLineAnswer, line: &PlanLineAnswer) -> bool {
+    let is_passed_over = matches!(line.action.as_str(), "skip" | "close");
+    is_passed_over && (&before.action, &before.reason) == (&line.action, &line.reason)
+}
+
+fn plan_row(line: &PlanLineAnswer) -> [String; 5] {
+    let slot = match line.count {
+        1 => line.slot.to_string(),
+        count => format!("{} to {} ({count} slots)", line.slot, line.last),
+    };
+    let (action, reason) = (line.action.clone(), line.reason.clone());
+    [line.pipeline.clone(), line.schedule.clone(), slot, action, reason]
 }
 
 /// What stands over incidents.

@@ -202,6 +202,9 @@ impl Doorkeeper {
     }
 }
 
+/// Which version of Interlock answers: a client that cannot read an answer knows why.
+const VERSION_HEADER: &str = "interlock-version";
+
 /// A request, as far as access is concerned.
 struct Visit<'a> {
     need: Need,
@@ -257,7 +260,9 @@ pub(crate) fn guarded(
             Ok(caller) => {
                 let mut request = request;
                 request.extensions_mut().insert(caller);
-                next.run(request).await
+                // Told to those alone who were let in.
+                ([(VERSION_HEADER, env!("CARGO_PKG_VERSION"))], next.run(request).await)
+                    .into_response()
             }
             Err(refusal) => refusal.into_response(),
         }

@@ -18,7 +18,7 @@ use interlock_store::{
     record::{AppliedRecord, InboxRecord},
 };
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     asker::Asker, desk::refused, error::ApiError, idempotency::RequestKey, plan::ShownPlans,
@@ -141,7 +141,9 @@ impl WriteRequest {
         let answer = RequestAnswer::of(key, applied);
         match applied {
             Some(AppliedRecord { accepted: true, .. }) => Ok(Json(answer).into_response()),
-            Some(AppliedRecord { result, .. }) => Err(refusal(result)),
+            Some(AppliedRecord { result, .. }) => {
+                Err(refusal(result).with("request", json!(answer)))
+            }
             None => Ok(accepted(pipeline, key, Json(answer).into_response())),
         }
     }

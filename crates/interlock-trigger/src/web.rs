@@ -12,10 +12,11 @@ use std::{net::SocketAddr, sync::Once, time::Duration};
 use interlock_core::{outbound::Outbound, retry::FailureCategory};
 use jiff::SignedDuration;
 use reqwest::{
-    Client, Method, Url,
+    Certificate, Client, ClientBuilder, Method, RequestBuilder, Response, Url,
     header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
     redirect,
 };
+use tokio::time::timeout;
 
 use self::guard::{Guard, Refused};
 
@@ -67,6 +68,13 @@ pub struct Answer {
     pub is_cut: bool,
     /// When to come again, by its `Retry-After`.
     pub retry_after: Option<String>,
+}
+
+/// An answer whose body comes piece by piece: as long as it is wanted, and however large it is.
+#[derive(Debug)]
+pub struct OpenAnswer {
+    host: String,
+    response: Response,
 }
 
 /// Nothing came back.
@@ -147,22 +155,60 @@ fn excerpt(body: &str) -> String {
     plain.take(EXCERPT_CHARS_MAX).collect::<String>().trim().to_owned()
 }
 
+impl OpenAnswer {
+    /// `200`, `503`, …
+    pub fn status(&self) -> u16 {
+        self.response.status().as_u16()
+    }
+
+    /// What a header says, if it is there and is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// The next piece of the body, which comes within this time; `None` at its end.
+    pub async fn piece(&mut self, within: Duration) -> Result<Option<Vec<u8>>, WebFailure> {
+        let Self { host, response } = self;
+        match timeout(within, response.chunk()).await {
+            Ok(Ok(piece)) => Ok(piece.map(|piece| piece.to_vec())),
+            Ok(Err(error)) => Err(failure(host, &error)),
+            Err(_silent) => Err(WebFailure {
+                message: format!("{host} did not go on with its answer in time"),
+                kind: WebFailureKind::Timeout,
+            }),
+        }
+    }
+}
+
 impl Web {
     /// A client with the one TLS provider of this program.
     pub fn new(outbound: &Outbound) -> Result<Self, reqwest::Error> {
+        Self::built(outbound, |builder| builder)
+    }
+
+    /// The same, which believes the authorities of a PEM text and no others.
+    pub fn believing(outbound: &Outbound, authorities: &[u8]) -> Result<Self, reqwest::Error> {
+        let certificates = Certificate::from_pem_bundle(authorities)?;
+        Self::built(outbound, |builder| builder.tls_certs_only(certificates))
+    }
+
+    fn built(
+        outbound: &Outbound,
+        with: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Result<Self, reqwest::Error> {
         static PROVIDER: Once = Once::new();
         PROVIDER.call_once(|| {
             // Somebody else may have installed the same one before.
             let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
         });
         let guard = Guard::new(outbound);
-        let client = Client::builder()
+        let builder = Client::builder()
             .dns_resolver(guard.clone())
             .redirect(redirect::Policy::none())
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
-            .user_agent(concat!("interlock/", env!("CARGO_PKG_VERSION")))
-            .build()?;
+            .user_agent(concat!("interlock/", env!("CARGO_PKG_VERSION")));
+        let client = with(builder).build()?;
         Ok(Self { client, guard })
     }
 
@@ -183,24 +229,8 @@ impl Web {
 
     /// Sends a request and reads the beginning of its answer.
     pub async fn send(&self, call: &Call) -> Result<Answer, WebFailure> {
-        let malformed = |message: String| WebFailure { message, kind: WebFailureKind::Malformed };
-        let url = Url::parse(&call.url).map_err(|error| {
-            malformed(format!("the url of the request cannot be read: {error}"))
-        })?;
-        let host = url.host_str().unwrap_or_default().to_owned();
-        // A name is resolved and checked while dialling; an address in the url never gets there.
-        self.guard.check(&url).map_err(|refused| WebFailure {
-            message: refused.to_string(),
-            kind: WebFailureKind::Refused,
-        })?;
-        let method = Method::from_bytes(call.method.as_bytes())
-            .map_err(|error| malformed(format!("`{}`: {error}", call.method)))?;
-        let timeout = Duration::try_from(call.timeout).unwrap_or(CONNECT_TIMEOUT);
-        let mut request = self.client.request(method, url).timeout(timeout);
-        request = request.headers(headers(call).map_err(malformed)?);
-        if let Some(body) = &call.body {
-            request = request.body(body.clone());
-        }
+        let (host, request) = self.request(call)?;
+        let request = request.timeout(length(call.timeout));
         let mut response = request.send().await.map_err(|error| failure(&host, &error))?;
         let (mut body, mut is_cut) = (Vec::new(), false);
         while let Some(chunk) = response.chunk().await.map_err(|error| failure(&host, &error))? {
@@ -216,6 +246,45 @@ impl Web {
         let retry_after = retry_after.map(str::to_owned);
         Ok(Answer { status: response.status().as_u16(), body, is_cut, retry_after })
     }
+
+    /// Sends a request; the answer has begun when it returns, within the time of the call. Its body is read piece by piece.
+    pub async fn open(&self, call: &Call) -> Result<OpenAnswer, WebFailure> {
+        let (host, request) = self.request(call)?;
+        match timeout(length(call.timeout), request.send()).await {
+            Ok(Ok(response)) => Ok(OpenAnswer { host, response }),
+            Ok(Err(error)) => Err(failure(&host, &error)),
+            Err(_silent) => Err(WebFailure {
+                message: format!("{host} did not answer in time"),
+                kind: WebFailureKind::Timeout,
+            }),
+        }
+    }
+
+    /// A request with its host, if it may be sent there.
+    fn request(&self, call: &Call) -> Result<(String, RequestBuilder), WebFailure> {
+        let malformed = |message: String| WebFailure { message, kind: WebFailureKind::Malformed };
+        let url = Url::parse(&call.url).map_err(|error| {
+            malformed(format!("the url of the request cannot be read: {error}"))
+        })?;
+        let host = url.host_str().unwrap_or_default().to_owned();
+        // A name is resolved and checked while dialling; an address in the url never gets there.
+        self.guard.check(&url).map_err(|refused| WebFailure {
+            message: refused.to_string(),
+            kind: WebFailureKind::Refused,
+        })?;
+        let method = Method::from_bytes(call.method.as_bytes())
+            .map_err(|error| malformed(format!("`{}`: {error}", call.method)))?;
+        let request = self.client.request(method, url);
+        let mut request = request.headers(headers(call).map_err(malformed)?);
+        if let Some(body) = &call.body {
+            request = request.body(body.clone());
+        }
+        Ok((host, request))
+    }
+}
+
+fn length(timeout: SignedDuration) -> Duration {
+    Duration::try_from(timeout).unwrap_or(CONNECT_TIMEOUT)
 }
 
 /// The host of an address, which is all of it that may be shown.

@@ -6,6 +6,7 @@ mod grouped_help;
 #[cfg(test)]
 mod printed;
 mod reading;
+mod server;
 mod serving;
 mod supervising;
 mod telling;
@@ -28,13 +29,18 @@ pub(crate) use self::{
         Evaluate, Events, HandleIncident, IncidentFilter, IncidentsCommand, ListIncidents, Reading,
         Runs, Slots, StoreCommand, WatchdogPass, WatermarkCommand, Why,
     },
+    server::{ContextCommand, ServerArgs},
     serving::{LogForm, RoleName, Serve},
     supervising::{HeartbeatCommand, RestartWhen, Supervise},
     telling::{
         Bark, Every, Matching, SilenceAdd, SilenceCommand, SilenceList, TokenCommand, TokenCreate,
     },
 };
-use crate::moment::Moment;
+use crate::{
+    exit::Failure,
+    moment::Moment,
+    target::{Target, here},
+};
 
 /// A safety controller for scheduled pipelines: every scheduled run is accounted for.
 #[derive(Debug, Parser)]
@@ -47,8 +53,13 @@ pub(crate) struct Arguments {
     /// The project: the directory with `interlock.yaml`, or with `pipelines/` when there is none.
     #[arg(short = 'C', long = "dir", value_name = "DIR", global = true, value_hint = ValueHint::DirPath)]
     project: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// The words of the command, such as `incidents test`.
+    #[arg(skip)]
+    words: Vec<String>,
 }
 
 /// `exec` alone, with the arguments that it understands.
@@ -72,16 +83,38 @@ impl Arguments {
     pub(crate) fn read() -> Self {
         match ExecAlone::try_parse() {
             Ok(ExecAlone { project, command: ExecCommand::Exec(exec) }) => {
-                Self { project, command: Command::Exec(exec) }
+                let (command, words) = (Command::Exec(exec), vec!["exec".to_owned()]);
+                Self { project, server: ServerArgs::default(), command, words }
             }
             // With all commands known, the message about a mistake is the right one.
             Err(_) => Self::parsed(),
         }
     }
 
+    /// Whom the command asks: the project here, or a server.
+    pub(crate) fn target(&self) -> Result<Target, Failure> {
+        let is_project_named = self.project.is_some();
+        let asked = ServerArgs { is_project_named, ..self.server.clone() };
+        Target::of(&asked, self.directory())
+    }
+
+    /// Refuses a command that needs this machine where a server was named for it.
+    pub(crate) fn check_place(&self) -> Result<(), Failure> {
+        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        match here::needs(&words) {
+            here::Needs::ThisMachine(why) if self.server.is_typed() => Err(Failure::usage(
+                format!("`interlock {}` cannot be asked of a server: it {why}", words.join(" ")),
+                "Leave out `--url`, `--context` and `--token`.",
+            )),
+            here::Needs::ThisMachine(_) | here::Needs::Answers | here::Needs::Nothing => Ok(()),
+        }
+    }
+
     fn parsed() -> Self {
         let matches = grouped_help::with_groups(Self::command()).get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let words = here::words(&matches).into_iter().map(str::to_owned).collect();
+        let read = Self::from_arg_matches(&matches);
+        Self { words, ..read.unwrap_or_else(|error| error.exit()) }
     }
 
     /// The project's directory. `-C DIR` and a command's own DIR mean the same; the latter wins.
@@ -103,6 +136,7 @@ impl Arguments {
             | Command::Heartbeat { .. }
             | Command::Reading(_)
             | Command::Asking(_)
+            | Command::Context { .. }
             | Command::Completions { .. } => None,
         };
         own.or(self.project.as_deref()).unwrap_or(Path::new("."))
@@ -183,6 +217,11 @@ pub(crate) enum Command {
     Calendar {
         #[command(subcommand)]
         command: CalendarCommand,
+    },
+    /// List the servers that have a name, for `--context`.
+    Context {
+        #[command(subcommand)]
+        command: ContextCommand,
     },
     /// Print shell completions.
     Completions {

@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A project's ledger and one of its pipelines, to ask something of.
 pub(crate) struct Inbox {
-    directory: PathBuf,
+    pub(crate) directory: PathBuf,
     pub(crate) ledger: Ledger,
     pub(crate) pipeline: PipelineId,
 }

@@ -8,13 +8,12 @@ use interlock_answers::{AnswerError, ErrorCode, Reader, StoredIncident};
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
     Away, EventRow, FoundRows, IncidentPlace, IncidentQuery, Key, LedgerEntry, LedgerQuery,
-    LedgerRow, Page, Record, Roll, Row, RowsQuery, RunKey, RunQuery, RunRow, Shard, Store,
-    StoreError, block_on, for_each,
+    LedgerRow, Page, Record, Roll, Row, RowsQuery, RunQuery, RunRow, Shard, Store, StoreError,
+    block_on, for_each,
     memory::MemoryStore,
     read_batches,
     record::{
-        AppliedRecord, BackfillRecord, InboxRecord, OutboxRecord, PipelineRecord, RunRecord,
-        SlotRecord,
+        AppliedRecord, BackfillRecord, InboxRecord, OutboxRecord, PipelineRecord, SlotRecord,
     },
 };
 use jiff::Timestamp;
@@ -445,18 +444,6 @@ impl Ledger {
     ) -> Result<Option<SlotRecord>, Failure> {
         match self.read(pipeline, Key::Slot(schedule.clone(), nominal))? {
             Some(Record::Slot(record)) => Ok(Some(Arc::unwrap_or_clone(record))),
-            _ => Ok(None),
-        }
-    }
-
-    /// A run's row.
-    pub(crate) fn run(
-        &self,
-        pipeline: &PipelineId,
-        key: &RunKey,
-    ) -> Result<Option<RunRecord>, Failure> {
-        match self.read(pipeline, Key::Run(key.clone()))? {
-            Some(Record::Run(record)) => Ok(Some(Arc::unwrap_or_clone(record))),
             _ => Ok(None),
         }
     }

@@ -17,13 +17,17 @@ mod narrator;
 mod output;
 mod owners;
 mod place;
+mod progress;
 mod project;
 mod project_summary;
 #[cfg(feature = "redis")]
 mod redis_beat;
+mod remote;
 mod serve;
 mod served_files;
 mod slot_name;
+mod source;
+mod target;
 mod writer;
 
 use std::process::ExitCode;

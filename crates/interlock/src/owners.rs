@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use interlock_answers::model::instance::ShardAnswer;
 use interlock_store::{Role, Roll};
 
 /// Who owns how many shards, in one sentence; `None` where one process has all there is.
@@ -21,6 +22,25 @@ pub(crate) fn sentence(roll: Option<&Roll>, count: u16) -> Option<String> {
         parts.push(format!("unowned {free}"));
     }
     Some(format!("{count}: {}", parts.join(", ")))
+}
+
+/// The same, by what a server says of its shards.
+pub(crate) fn sentence_of(shards: &[ShardAnswer]) -> Option<String> {
+    let mut owned: BTreeMap<&str, usize> = BTreeMap::new();
+    for owner in shards.iter().filter_map(|shard| shard.engine.as_ref()) {
+        *owned.entry(&owner.instance).or_default() += 1;
+    }
+    let free = shards.iter().filter(|shard| shard.engine.is_none()).count();
+    // A store that is a file has one, and one process that has it.
+    if shards.len() < 2 {
+        return None;
+    }
+    let mut parts: Vec<String> =
+        owned.into_iter().map(|(name, count)| format!("{name} {count}")).collect();
+    if free > 0 {
+        parts.push(format!("unowned {free}"));
+    }
+    Some(format!("{}: {}", shards.len(), parts.join(", ")))
 }
 
 /// How many shards nobody owns.

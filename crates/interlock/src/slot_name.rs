@@ -120,7 +120,7 @@ pub(crate) fn none(declared: Option<&Pipeline>, pipeline: &PipelineId, typed: &T
     Failure::usage(format!("{pipeline} has no slot at that instant"), help)
 }
 
-fn ambiguous(pipeline: &PipelineId, several: &[(ScheduleId, Timestamp)]) -> Failure {
+pub(crate) fn ambiguous(pipeline: &PipelineId, several: &[(ScheduleId, Timestamp)]) -> Failure {
     let names: Vec<_> = several.iter().map(|(schedule, at)| format!("`{schedule}/{at}`")).collect();
     Failure::usage(
         format!("several schedules of {pipeline} have a slot at that instant"),

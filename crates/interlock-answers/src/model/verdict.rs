@@ -48,6 +48,9 @@ pub struct VerdictAnswer {
     pub seen: Value,
     /// Why, for people.
     pub reason: String,
+    /// Whether it is only shown, and never stands in the way.
+    #[serde(default)]
+    pub optional: bool,
     /// What it was made from.
     #[schema(no_recursion)]
     pub parts: Vec<VerdictAnswer>,

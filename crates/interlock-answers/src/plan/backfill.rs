@@ -299,21 +299,8 @@ impl BackfillPlan {
 
     /// How many slots there are of each verdict in a sentence, without those of which there are none.
     pub fn sum(&self) -> String {
-        let would_run = self.having(WOULD_RUN);
-        let mut parts = vec![format!("{would_run} of {} would run", counted(self.slots, "slot"))];
-        let exist = if self.having(EXISTS) == 1 { "exists" } else { "exist" };
-        for (verdict, words) in [
-            (NOT_READY, "would wait because not ready"),
-            (EXISTS, exist),
-            (OPEN, "open"),
-            (OWED, "owed"),
-        ] {
-            let count = self.having(verdict);
-            parts.extend((count > 0).then(|| format!("{count} {words}")));
-        }
         let days = self.days();
-        parts.extend((days > 0).then(|| format!("{} excluded", counted(days, "day"))));
-        parts.join(", ")
+        verdict_sum(self.slots, |it| if it == EXCLUDED { days } else { self.having(it) })
     }
 
     /// How many of its slots run at a time.
@@ -422,4 +409,70 @@ impl BackfillLine {
             reason: Some(self.reason.clone()).filter(|reason| !reason.is_empty()),
         }
     }
+}
+
+impl BackfillPlanAnswer {
+    /// The lines as rows of a table, under [`BackfillPlan::HEADINGS`]: slots of a schedule in a row with the same verdict are one, and the
+    /// days that are left out come last.
+    pub fn rows(&self) -> Vec<[String; 4]> {
+        let mut stretches: Vec<BackfillLineAnswer> = Vec::new();
+        let mut last: BTreeMap<&str, usize> = BTreeMap::new();
+        let (days, slots): (Vec<_>, Vec<_>) =
+            self.slots.iter().partition(|line| line.verdict == EXCLUDED);
+        for line in slots {
+            let before = last.get(line.schedule.as_str());
+            let before = before.and_then(|index| stretches.get_mut(*index));
+            let goes_on = |it: &&mut BackfillLineAnswer| {
+                (&it.verdict, &it.reason) == (&line.verdict, &line.reason)
+            };
+            match before.filter(goes_on) {
+                Some(before) => {
+                    before.slot = before.slot.min(line.slot);
+                    before.last = before.last.max(line.last);
+                    before.count += line.count;
+                }
+                None => {
+                    last.insert(&line.schedule, stretches.len());
+                    stretches.push(line.clone());
+                }
+            }
+        }
+        stretches.iter().chain(days).map(line_row).collect()
+    }
+
+    /// How many slots there are of each verdict in a sentence, without those of which there are none.
+    pub fn sum(&self) -> String {
+        let having = |verdict: &str| self.verdicts.get(verdict).copied().unwrap_or_default();
+        verdict_sum(self.count, having)
+    }
+}
+
+fn line_row(line: &BackfillLineAnswer) -> [String; 4] {
+    let what = match (line.slot, line.last) {
+        (Some(first), Some(last)) if first != last => {
+            format!("{first} to {last} ({} slots)", line.count)
+        }
+        (Some(first), _) => first.to_string(),
+        (None, _) => line.date.clone().unwrap_or_default(),
+    };
+    let reason = line.reason.clone().unwrap_or_default();
+    [line.schedule.clone(), what, line.verdict.replace('_', " "), reason]
+}
+
+/// How many slots there are of each verdict.
+fn verdict_sum(slots: u64, having: impl Fn(&str) -> u64) -> String {
+    let mut parts = vec![format!("{} of {} would run", having(WOULD_RUN), counted(slots, "slot"))];
+    let exist = if having(EXISTS) == 1 { "exists" } else { "exist" };
+    for (verdict, words) in [
+        (NOT_READY, "would wait because not ready"),
+        (EXISTS, exist),
+        (OPEN, "open"),
+        (OWED, "owed"),
+    ] {
+        let count = having(verdict);
+        parts.extend((count > 0).then(|| format!("{count} {words}")));
+    }
+    let days = having(EXCLUDED);
+    parts.extend((days > 0).then(|| format!("{} excluded", counted(days, "day"))));
+    parts.join(", ")
 }

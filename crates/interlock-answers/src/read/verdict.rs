@@ -5,7 +5,7 @@ use std::future::ready;
 use interlock_core::{
     id::{PipelineId, ScheduleId, SlotKey},
     pipeline::Pipeline,
-    readiness::{Outcome, TraitResult, TraitSpec, TraitStatus, Verdict},
+    readiness::{Outcome, TraitResult, TraitSpec, TraitStatus, Verdict, Weight},
     run::TriggerType,
     zone::Zone,
 };
@@ -175,6 +175,7 @@ pub fn verdict_answer(verdict: &Verdict) -> VerdictAnswer {
         asked: verdict.asked.clone(),
         seen: verdict.seen.clone().unwrap_or_default(),
         reason: verdict.reason.clone(),
+        optional: verdict.weight == Weight::Optional,
         parts: verdict.parts.iter().map(verdict_answer).collect(),
     }
 }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use jiff::SignedDuration;
 
 use super::{Bark, SilenceCommand, TokenCommand, backfill::BackfillCommand, length};
-use crate::{environment, moment::Moment};
+use crate::{environment, exit::Failure, moment::Moment, target::Target};
 
 /// How a request is sent and its answer printed.
 #[derive(Debug, Clone, Copy, Args)]
@@ -26,6 +26,17 @@ pub(crate) struct By {
 }
 
 impl By {
+    /// Refuses a name where a server is asked: it knows who asks by the token.
+    pub(crate) fn check(&self, target: &Target) -> Result<(), Failure> {
+        match target {
+            Target::Server(_) if self.by.is_some() => Err(Failure::usage(
+                "`--by` cannot be used with a server",
+                "It knows who asks by the token, and records that name.",
+            )),
+            Target::Server(_) | Target::Project(_) => Ok(()),
+        }
+    }
+
     /// The name of the one who asks.
     pub(crate) fn name(&self) -> String {
         let user = || environment::variable("USER").filter(|name| !name.is_empty());

@@ -30,7 +30,17 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Alerts", &["incidents", "silence", "bark"]),
     (
         "Operate",
-        &["doctor", "store", "archive", "token", "calendar", "schema", "completions", "version"],
+        &[
+            "doctor",
+            "store",
+            "archive",
+            "token",
+            "context",
+            "calendar",
+            "schema",
+            "completions",
+            "version",
+        ],
     ),
 ];
 

@@ -22,7 +22,7 @@ pub(super) fn run(directory: &Path, output: &mut Output) -> Result<u8, Failure> 
 mod copying {
     use std::{io::Write as _, path::Path, sync::Arc};
 
-    use interlock_archive::{ArchiveError, Archiver, Summary, Telling};
+    use interlock_archive::{ArchiveError, Archiver, Standing, Summary, Telling};
     use interlock_config::server::Archiver as Declared;
     use interlock_core::text::counted;
     use interlock_store::Store;
@@ -31,6 +31,7 @@ mod copying {
         exit::{Failure, SUCCESS},
         output::Output,
         place::Place,
+        progress::Progress,
         writer,
     };
 
@@ -46,7 +47,12 @@ mod copying {
             let archiver = Archiver::open(store, declared.dsn.expose(), telling).await;
             let archiver = archiver.map_err(|error| failed(&error))?;
             let mut archiver = archiver.reading(declared.rows_at_once as usize);
-            archiver.catch_up().await.map_err(|error| failed(&error))?;
+            let mut progress =
+                Progress::unbounded("events and rows archived").resumed_by("interlock archive");
+            while archiver.pass().await.map_err(|error| failed(&error))? == Standing::Behind {
+                progress.step(archiver.summary.events + archiver.summary.rows, output)?;
+            }
+            progress.finish(output)?;
             Ok::<_, Failure>(archiver.summary)
         })?;
         if batches == 0 {

@@ -3,46 +3,47 @@
 mod follow;
 mod start;
 
-use std::{io::Write as _, path::Path};
+use std::io::Write as _;
 
 use interlock_answers::{
     LIMIT_MAX,
     model::backfill::{BackfillAnswer, BackfillsQuery},
 };
-use interlock_store::{block_on, record::InboxRecord};
+use interlock_store::record::InboxRecord;
 use jiff::SignedDuration;
 use serde_json::to_value;
 
 use crate::{
     arguments::{BackfillCommand, Sending},
     exit::{Failure, SUCCESS},
-    inbox::Inbox,
-    ledger::Ledger,
     output::{Form, Output, instant},
     place::Place,
     project,
+    source::{RequestSource, Source},
+    target::Target,
 };
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     command: &BackfillCommand,
     output: &mut Output,
 ) -> Result<u8, Failure> {
     match command {
-        BackfillCommand::Start(asked) => start::run(directory, asked, output),
+        BackfillCommand::Start(asked) => start::run(target, asked, output),
         BackfillCommand::List { pipeline, json } => {
-            list(directory, pipeline.as_deref(), Form::asked(*json), output)
+            list(target, pipeline.as_deref(), Form::asked(*json), output)
         }
         BackfillCommand::Follow { pipeline, backfill, sending } => {
-            follow::attach(&open(directory, pipeline, *backfill)?, *backfill, *sending, output)
+            let requests = open(target, pipeline, *backfill, output)?;
+            follow::attach(&requests, *backfill, *sending, output)
         }
         BackfillCommand::Pause { pipeline, backfill, sending } => {
             let asked = InboxRecord::PauseBackfill { backfill: *backfill };
-            steer(&open(directory, pipeline, *backfill)?, &asked, *sending, output)
+            steer(&open(target, pipeline, *backfill, output)?, &asked, *sending, output)
         }
         BackfillCommand::Resume { pipeline, backfill, sending } => {
             let asked = InboxRecord::ResumeBackfill { backfill: *backfill };
-            steer(&open(directory, pipeline, *backfill)?, &asked, *sending, output)
+            steer(&open(target, pipeline, *backfill, output)?, &asked, *sending, output)
         }
         BackfillCommand::Cancel { pipeline, backfill, reason, end_runs, sending } => {
             let asked = InboxRecord::CancelBackfill {
@@ -50,43 +51,50 @@ pub(super) fn run(
                 reason: reason.clone(),
                 ends_runs: *end_runs,
             };
-            steer(&open(directory, pipeline, *backfill)?, &asked, *sending, output)
+            steer(&open(target, pipeline, *backfill, output)?, &asked, *sending, output)
         }
     }
 }
 
 /// The inbox of a pipeline that has backfills. Where nothing was ever recorded there are none, and asking in vain
 /// must not make a ledger.
-fn open(directory: &Path, pipeline: &str, backfill: u64) -> Result<Inbox, Failure> {
-    if !Place::of(directory)?.exists()? {
+fn open(
+    target: &Target,
+    pipeline: &str,
+    backfill: u64,
+    output: &mut Output,
+) -> Result<RequestSource, Failure> {
+    if let Target::Project(directory) = target
+        && !Place::of(directory)?.exists()?
+    {
         project::pipeline(&project::load(directory)?, pipeline)?;
         return Err(Failure::refused(format!("{pipeline} has no backfill {backfill}"), ""));
     }
-    Inbox::open(directory, pipeline)
+    RequestSource::open(target, pipeline, output)
 }
 
 fn steer(
-    inbox: &Inbox,
+    requests: &RequestSource,
     asked: &InboxRecord,
     sending: Sending,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let code = inbox.send(asked, sending, output)?;
+    let code = requests.send(asked, sending, output)?;
     let goes_on = matches!(asked, InboxRecord::ResumeBackfill { .. });
-    if code == SUCCESS && goes_on && !inbox.ledger.is_served() {
+    if code == SUCCESS && goes_on && !requests.is_served() {
         writeln!(output.err, "no `interlock serve` is running: it goes on when one does")?;
     }
     Ok(code)
 }
 
 fn list(
-    directory: &Path,
+    target: &Target,
     pipeline: Option<&str>,
     form: Form,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let ledger = Ledger::open(directory)?;
-    let only = pipeline.map(|name| ledger.known(directory, name)).transpose()?;
+    let source = Source::open(target, output)?;
+    let only = pipeline.map(|name| source.known(name)).transpose()?;
     let mut asked = BackfillsQuery {
         pipeline: only.as_ref().map(ToString::to_string),
         limit: Some(LIMIT_MAX),
@@ -94,7 +102,7 @@ fn list(
     };
     let mut found = Vec::new();
     loop {
-        let page = block_on(ledger.reader().backfills(&asked))?;
+        let page = source.backfills(&asked)?;
         found.extend(page.items);
         asked.after = page.next;
         if asked.after.is_none() {
@@ -112,7 +120,7 @@ fn list(
             output.table(headings, &rows)?;
         }
     }
-    ledger.conclude(only.as_ref(), output)
+    source.conclude(only.as_ref(), output)
 }
 
 fn line(it: BackfillAnswer) -> [String; 10] {

@@ -4,6 +4,8 @@
 //! ended as soon as the channels have it, and the end is told too. With `--every` the watchdog of `serve` does the same
 //! again and again.
 
+mod there;
+
 use std::{io::Write as _, path::Path, thread, time::Duration};
 
 use interlock_config::route::Subject;
@@ -18,6 +20,7 @@ use crate::{
     ledger::Ledger,
     output::Output,
     project,
+    target::Target,
 };
 
 /// How often the outbox is looked at.
@@ -30,7 +33,14 @@ struct Heard {
     error: Option<String>,
 }
 
-pub(super) fn run(directory: &Path, asked: &Bark, output: &mut Output) -> Result<u8, Failure> {
+pub(super) fn run(target: &Target, asked: &Bark, output: &mut Output) -> Result<u8, Failure> {
+    let directory: &Path = match target {
+        Target::Project(directory) => directory,
+        Target::Server(address) => {
+            asked.by.check(target)?;
+            return there::run(address, asked, output);
+        }
+    };
     if let Some(every) = asked.every {
         return order(directory, (every, asked), output);
     }

@@ -3,6 +3,8 @@
 //!
 //! The plan is the engine's own, made from the same rows (S5).
 
+mod there;
+
 use std::{io::Write as _, path::Path};
 
 use interlock_answers::{Reader, line_answers};
@@ -19,9 +21,14 @@ use crate::{
     output::{Output, instant},
     place::Place,
     project, slot_name,
+    target::Target,
 };
 
-pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> Result<u8, Failure> {
+pub(super) fn run(target: &Target, catchup: &Catchup, output: &mut Output) -> Result<u8, Failure> {
+    let directory = match target {
+        Target::Project(directory) => directory,
+        Target::Server(address) => return there::run(address, catchup, output),
+    };
     if catchup.dry_run && !Place::of(directory)?.exists()? {
         return nothing_recorded(directory, catchup, output);
     }
@@ -92,6 +99,9 @@ fn ask(
     writeln!(output.err, "`interlock serve` was asked to do it now")?;
     Ok(())
 }
+
+/// Prints the lines of a server for people.
+pub(crate) use self::there::print as print_answers;
 
 /// Prints lines for people.
 pub(crate) fn print(lines: &[PlanLine], output: &mut Output) -> Result<(), Failure> {

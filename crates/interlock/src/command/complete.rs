@@ -1,19 +1,21 @@
 //! `interlock complete`: the end of a job that somebody else runs.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
 use interlock_store::{RunKey, record::InboxRecord};
 
-use crate::{arguments::Complete, exit::Failure, inbox::Inbox, output::Output};
+use crate::{
+    arguments::Complete, exit::Failure, output::Output, source::RequestSource, target::Target,
+};
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     complete: &Complete,
     output: &mut Output,
 ) -> Result<u8, Failure> {
     let parsed = RunKey::parse(&complete.run);
     let (pipeline, _) = parsed.map_err(|error| Failure::usage(error.message, error.help))?;
-    let inbox = Inbox::open(directory, pipeline.as_str())?;
+    let requests = RequestSource::open(target, pipeline.as_str(), output)?;
     let record = InboxRecord::Complete {
         run_id: complete.run.clone(),
         success: complete.success && !complete.failed,
@@ -21,5 +23,5 @@ pub(super) fn run(
         category: None,
         metadata: BTreeMap::new(),
     };
-    inbox.send(&record, complete.sending, output)
+    requests.send(&record, complete.sending, output)
 }

@@ -5,7 +5,10 @@ use std::{io::Write as _, path::Path};
 
 use interlock_answers::{
     ProcessHealth,
-    model::doctor::{DoctorAnswer, DoctorFinding, FindingCode, FindingLevel},
+    model::{
+        doctor::{DoctorAnswer, DoctorFinding, FindingCode, FindingLevel},
+        page::PageQuery,
+    },
 };
 use jiff::SignedDuration;
 use serde_json::{Value, to_value};
@@ -18,7 +21,9 @@ use crate::{
     output::{Form, Output},
     place::Place,
     project,
+    remote::{RemoteServer, query::path},
     serve::http::{self, InterfaceAddress},
+    target::Target,
 };
 
 /// How long the ledger is looked through at most.
@@ -34,18 +39,19 @@ pub(super) enum Depth {
 }
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     depth: Depth,
     form: Form,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let place = Place::of(directory)?;
-    let loaded = project::load(directory)?;
-    let mut findings = host::findings(directory, &place, &loaded);
-    if depth == Depth::Live {
-        findings.extend(live(directory, &place));
-    }
-    let answer = DoctorAnswer::new(clock::now(), findings);
+    let answer = match target {
+        Target::Project(directory) => around(directory, depth)?,
+        // It looks at its own machine, files and loops, whatever the depth.
+        Target::Server(address) => {
+            let server = RemoteServer::new(address, output)?;
+            server.get(&path(&["doctor"]), &PageQuery::default())?
+        }
+    };
     match form {
         Form::Json => output.json(&to_value(&answer).unwrap_or_default())?,
         Form::Text => {
@@ -55,6 +61,17 @@ pub(super) fn run(
         }
     }
     Ok(if answer.is_well() { SUCCESS } else { PROBLEMS })
+}
+
+/// What is found on this machine.
+fn around(directory: &Path, depth: Depth) -> Result<DoctorAnswer, Failure> {
+    let place = Place::of(directory)?;
+    let loaded = project::load(directory)?;
+    let mut findings = host::findings(directory, &place, &loaded);
+    if depth == Depth::Live {
+        findings.extend(live(directory, &place));
+    }
+    Ok(DoctorAnswer::new(clock::now(), findings))
 }
 
 /// A line for what was found, and one for what to do.

@@ -4,14 +4,19 @@
 
 use std::{io::Write as _, path::Path};
 
-use interlock_answers::{Reader, evaluation_answer};
+use interlock_answers::{
+    Reader, evaluation_answer,
+    model::verdict::{EvaluationAnswer, ReadinessQuery},
+    prose::verdict_lines,
+};
 use interlock_config::Loaded;
 use interlock_core::{
-    id::SlotKey,
+    id::{PipelineId, SlotKey},
     pipeline::Pipeline,
-    readiness::{Outcome, Verdict},
+    readiness::Verdict,
 };
 use interlock_store::block_on;
+use jiff::Timestamp;
 use serde_json::to_value;
 
 use crate::{
@@ -22,15 +27,71 @@ use crate::{
     output::{Output, instant},
     place::Place,
     project,
+    remote::{
+        RemoteServer,
+        query::{self, path},
+    },
     serve::evaluators,
     slot_name::{self, Typed},
+    source::Source,
+    target::Target,
 };
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     evaluate: &Evaluate,
     output: &mut Output,
 ) -> Result<u8, Failure> {
+    let answer = match target {
+        Target::Project(directory) => evaluated(directory, evaluate, output)?,
+        Target::Server(address) => {
+            let source = Source::Server(Box::new(RemoteServer::new(address, output)?));
+            let pipeline = source.known(&evaluate.pipeline)?;
+            let slot = evaluate.slot.as_deref();
+            let slot = slot.map(|text| source.slot_of(&pipeline, text)).transpose()?;
+            let now = clock::now();
+            let at = match evaluate.at {
+                Some(at) => Some(at.at(now, &source.first_zone(&pipeline)?)),
+                None => None,
+            };
+            evaluated_there(&source, &pipeline, (slot.as_ref(), at))?
+        }
+    };
+    if evaluate.json {
+        output.json(&to_value(&answer).unwrap_or_default())?;
+    } else {
+        let EvaluationAnswer { slot, at, verdict, .. } = &answer;
+        let verdict = verdict_lines(verdict).join("\n");
+        writeln!(output.out, "{slot} at {}\n{verdict}", instant(*at))?;
+    }
+    Ok(match answer.verdict.outcome.as_str() {
+        "ready" => SUCCESS,
+        "not ready" => PROBLEMS,
+        _ => CANNOT_TELL,
+    })
+}
+
+/// Asks a server, which asks its evaluators.
+pub(super) fn evaluated_there(
+    source: &Source,
+    pipeline: &PipelineId,
+    (slot, at): (Option<&SlotKey>, Option<Timestamp>),
+) -> Result<EvaluationAnswer, Failure> {
+    let Source::Server(server) = source else {
+        return Err(Failure::failed("internal error: no server", ""));
+    };
+    let slot = slot.map(|slot| format!("{}/{}", slot.schedule, slot.nominal));
+    let asked = query::text(&ReadinessQuery { slot, at });
+    let path = path(&["pipelines", pipeline.as_str(), "evaluate"]);
+    Ok(server.plan(&format!("{path}{asked}"), &serde_json::json!({}))?.0)
+}
+
+/// Asks on this machine.
+fn evaluated(
+    directory: &Path,
+    evaluate: &Evaluate,
+    output: &mut Output,
+) -> Result<EvaluationAnswer, Failure> {
     let loaded = project::load(directory)?;
     project::mention_errors(&loaded, output)?;
     let spec = project::pipeline(&loaded, &evaluate.pipeline)?;
@@ -47,17 +108,7 @@ pub(super) fn run(
         None => block_on(reader.slot_in_question(spec))?,
     };
     let verdict = judge(directory, &loaded, (&reader, spec), &slot)?;
-    if evaluate.json {
-        let answer = evaluation_answer(spec, &slot, now, &verdict);
-        output.json(&to_value(&answer).unwrap_or_default())?;
-    } else {
-        writeln!(output.out, "{slot} at {}\n{verdict}", instant(now))?;
-    }
-    Ok(match verdict.outcome {
-        Outcome::Ready => SUCCESS,
-        Outcome::NotReady => PROBLEMS,
-        Outcome::CannotTell => CANNOT_TELL,
-    })
+    Ok(evaluation_answer(spec, &slot, now, &verdict))
 }
 
 /// The slot that was typed.

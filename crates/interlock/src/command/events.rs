@@ -1,9 +1,8 @@
 //! `interlock events`: what happened, oldest first, and on request what happens.
 
-use std::{io::Write as _, path::Path, thread, time::Duration};
+use std::{io::Write as _, thread, time::Duration};
 
 use interlock_answers::{
-    event_answer,
     model::event::EventAnswer,
     prose::{REPORT_REJECTED, REQUEST_REJECTED, sentence},
 };
@@ -12,28 +11,33 @@ use serde_json::to_value;
 use crate::{
     arguments::Events,
     exit::Failure,
-    ledger::Ledger,
     output::{Form, Output},
+    remote::EventStream,
+    source::Source,
+    target::Target,
 };
 
 /// How often new events are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-pub(super) fn run(directory: &Path, events: &Events, output: &mut Output) -> Result<u8, Failure> {
-    let ledger = Ledger::open(directory)?;
+pub(super) fn run(target: &Target, events: &Events, output: &mut Output) -> Result<u8, Failure> {
+    let source = Source::open(target, output)?;
     let pipeline = events.pipeline.as_ref();
-    let pipeline = pipeline.map(|name| ledger.known_or_system(directory, name)).transpose()?;
+    let pipeline = pipeline.map(|name| source.known_or_system(name)).transpose()?;
     let form = Form::asked(events.json);
     let mut after = events.after;
     if events.follow {
-        ledger.conclude(pipeline.as_ref(), output)?;
+        source.conclude(pipeline.as_ref(), output)?;
+        if let Source::Server(server) = &source {
+            let only = pipeline.as_ref().map(|it| it.as_str());
+            return listen(EventStream::new(server, only, after), events, output);
+        }
     }
     loop {
-        let page = ledger.events(pipeline.as_ref(), after)?;
-        for event in page.items.into_iter().map(event_answer) {
+        let page = source.events(pipeline.as_ref(), after)?;
+        for event in page.items {
             after = event.number;
-            let is_rejected = [REPORT_REJECTED, REQUEST_REJECTED].contains(&event.kind.as_str());
-            if !events.rejected || is_rejected {
+            if is_meant(&event, events) {
                 print(&event, form, output)?;
             }
         }
@@ -41,11 +45,25 @@ pub(super) fn run(directory: &Path, events: &Events, output: &mut Output) -> Res
             continue;
         }
         if !events.follow {
-            return ledger.conclude(pipeline.as_ref(), output);
+            return source.conclude(pipeline.as_ref(), output);
         }
         output.out.flush()?;
         thread::sleep(LOOK_EVERY);
     }
+}
+
+/// Prints what a server tells, until it is interrupted.
+fn listen(mut stream: EventStream<'_>, asked: &Events, output: &mut Output) -> Result<u8, Failure> {
+    loop {
+        let event = stream.next(output)?;
+        if is_meant(&event, asked) {
+            print(&event, Form::asked(asked.json), output)?;
+        }
+    }
+}
+
+fn is_meant(event: &EventAnswer, asked: &Events) -> bool {
+    !asked.rejected || [REPORT_REJECTED, REQUEST_REJECTED].contains(&event.kind.as_str())
 }
 
 fn print(event: &EventAnswer, form: Form, output: &mut Output) -> Result<(), Failure> {

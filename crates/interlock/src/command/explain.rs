@@ -7,9 +7,13 @@
 //! With `--sensors` or `--at`, and before anything was recorded, the files alone are asked, so that a rule
 //! can be tried before any data is there; traits and upstreams cannot be told then.
 
+mod there;
+
 use std::{collections::BTreeMap, fs, io::Write as _, path::Path};
 
-use interlock_answers::{evaluation_answer, last_owed, verdict_answer};
+use interlock_answers::{
+    evaluation_answer, event_answer, last_owed, model::event::EventAnswer, verdict_answer,
+};
 use interlock_config::Loaded;
 use interlock_core::{
     id::SlotKey,
@@ -17,7 +21,7 @@ use interlock_core::{
     readiness::{Evidence, evaluate},
     sensor::{Sensor, Sensors},
 };
-use interlock_store::{EventRow, LedgerEntry, LedgerRow, block_on, record::version_text, story};
+use interlock_store::{LedgerEntry, LedgerRow, block_on, record::version_text, story};
 use jiff::Timestamp;
 use serde_json::{Value, json, to_value};
 
@@ -34,9 +38,15 @@ use crate::{
     place::Place,
     project,
     slot_name::{self, Typed},
+    source::Source,
+    target::Target,
 };
 
-pub(super) fn run(directory: &Path, explain: &Explain, output: &mut Output) -> Result<u8, Failure> {
+pub(super) fn run(target: &Target, explain: &Explain, output: &mut Output) -> Result<u8, Failure> {
+    let directory = match target {
+        Target::Project(directory) => directory,
+        Target::Server(address) => return there::run(address, explain, output),
+    };
     let loaded = project::load(directory)?;
     project::mention_errors(&loaded, output)?;
     let spec = project::pipeline(&loaded, &explain.pipeline)?;
@@ -44,11 +54,15 @@ pub(super) fn run(directory: &Path, explain: &Explain, output: &mut Output) -> R
     if explain.sensors.is_some() || explain.at.is_some() || !is_recorded {
         return from_files((&loaded, spec), explain, output);
     }
-    let ledger = Ledger::open(directory)?;
-    let asked = Asked { directory, loaded: &loaded, spec, ledger: &ledger };
+    let source = Source::open(target, output)?;
+    let Source::Project(here) = &source else {
+        return Err(Failure::failed("internal error: no project", ""));
+    };
+    let ledger = &here.ledger;
+    let asked = Asked { directory, loaded: &loaded, spec, ledger, source: &source };
     let explanation = asked.explain(explain.slot.as_deref())?;
     if explain.json {
-        output.json(&explanation.to_json(spec))?;
+        output.json(&explanation.to_json(spec.name.as_str()))?;
     } else {
         explanation.print(output)?;
     }
@@ -61,6 +75,7 @@ struct Asked<'a> {
     loaded: &'a Loaded,
     spec: &'a Pipeline,
     ledger: &'a Ledger,
+    source: &'a Source,
 }
 
 /// Why a slot is as it is.
@@ -106,7 +121,7 @@ impl Asked<'_> {
     }
 
     fn absent(&self, typed: &Typed) -> Result<Explanation, Failure> {
-        Ok(Explanation::Absent(why::absent(self.ledger, &self.spec.name, typed)?))
+        Ok(Explanation::Absent(why::absent(self.source, &self.spec.name, typed)?))
     }
 
     fn recorded(&self, slot: SlotKey, row: &LedgerRow) -> Result<Explanation, Failure> {
@@ -124,7 +139,8 @@ impl Asked<'_> {
         let runs = self.ledger.runs_of(&slot.pipeline, &slot.schedule, slot.nominal)?;
         let events =
             block_on(self.ledger.reader().slot_events(&slot, std::slice::from_ref(row), &runs))?;
-        let decisions: Vec<_> = events.found.iter().filter_map(Decision::of).collect();
+        let decisions: Vec<_> =
+            events.found.into_iter().map(event_answer).filter_map(|it| Decision::of(&it)).collect();
         let mut remarks = self.remarks(&row.entry, &decisions);
         remarks.extend(
             events
@@ -157,21 +173,15 @@ impl Asked<'_> {
 
 impl Decision {
     /// The verdict that an event carries.
-    fn of(event: &EventRow) -> Option<Self> {
-        let details = &event.record.details;
+    fn of(event: &EventAnswer) -> Option<Self> {
+        let details = &event.details;
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let verdict = match (details.get("evidence"), details.get("blocking")) {
             (Some(tree), _) => text(tree)?.lines().map(str::to_owned).collect(),
             (None, Some(rules)) => rules.as_array()?.iter().filter_map(text).collect(),
             (None, None) => return None,
         };
-        let record = &event.record;
-        Some(Self {
-            kind: record.kind.to_string(),
-            at: record.at,
-            run: record.run_id.clone(),
-            verdict,
-        })
+        Some(Self { kind: event.kind.clone(), at: event.at, run: event.run_id.clone(), verdict })
     }
 }
 
@@ -205,7 +215,7 @@ impl Explanation {
         Ok(())
     }
 
-    fn to_json(&self, spec: &Pipeline) -> Value {
+    fn to_json(&self, pipeline: &str) -> Value {
         let (slot, state, verdict, reasons) = match self {
             Self::Absent(reasons) => (None, None, Value::Null, reasons.clone()),
             Self::Waiting { slot, state, verdict, .. } => {
@@ -220,7 +230,7 @@ impl Explanation {
             Self::Waiting { .. } | Self::Absent(_) => vec![],
         };
         json!({
-            "pipeline": spec.name.as_str(), "slot": slot, "state": state, "verdict": verdict,
+            "pipeline": pipeline, "slot": slot, "state": state, "verdict": verdict,
             "decisions": decisions, "reasons": reasons,
         })
     }

@@ -4,10 +4,15 @@ mod bulk;
 mod groups;
 mod matching;
 mod test;
+mod there;
 
 use std::{io::Write as _, path::Path};
 
-use interlock_answers::{LIMIT_MAX, StoredIncident, model::page::PageQuery, table};
+use interlock_answers::{
+    LIMIT_MAX, StoredIncident,
+    model::{incident::IncidentAnswer, page::PageQuery},
+    table,
+};
 use interlock_core::{id::PipelineId, incident::Hand};
 use interlock_store::{block_on, record::InboxRecord};
 use serde_json::to_value;
@@ -19,6 +24,8 @@ use crate::{
     ledger::Ledger,
     output::{Form, Output},
     project_summary::Project,
+    source::Source,
+    target::Target,
 };
 
 use self::{groups::Groups, matching::Matching};
@@ -30,18 +37,24 @@ const LISTED_MAX: usize = 50;
 const RESOLVED_LOOKED_AT: usize = 1_000;
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     command: Option<&IncidentsCommand>,
     asked: &ListIncidents,
     output: &mut Output,
 ) -> Result<u8, Failure> {
+    let directory: &Path = match target {
+        Target::Project(directory) => directory,
+        Target::Server(address) => {
+            return there::run((address, target), command, asked, output);
+        }
+    };
     match command {
         None => list(directory, asked, output),
         Some(IncidentsCommand::List(asked)) => list(directory, asked, output),
         Some(IncidentsCommand::Ack(asked)) => handle(directory, Hand::Acknowledge, asked, output),
         Some(IncidentsCommand::Resolve(asked)) => handle(directory, Hand::Resolve, asked, output),
         Some(IncidentsCommand::Note(asked)) => note(directory, asked, output),
-        Some(IncidentsCommand::Dead { json }) => dead(directory, Form::asked(*json), output),
+        Some(IncidentsCommand::Dead { json }) => dead(target, Form::asked(*json), output),
         Some(IncidentsCommand::Test { channel, json }) => {
             test::run(directory, channel, Form::asked(*json), output)
         }
@@ -76,8 +89,20 @@ fn list(directory: &Path, asked: &ListIncidents, output: &mut Output) -> Result<
         rows.extend(resolved.items);
     }
     let found = block_on(ledger.reader().incident_answers(&rows))?;
+    print(&found, more, asked, output)?;
+    ledger.conclude(matching.pipeline.as_ref(), output)
+}
+
+/// Prints a list, and whether there is more of it.
+#[expect(clippy::fn_params_excessive_bools, reason = "one fact about the list")]
+fn print(
+    found: &[IncidentAnswer],
+    more: bool,
+    asked: &ListIncidents,
+    output: &mut Output,
+) -> Result<(), Failure> {
     if asked.json {
-        output.json(&to_value(&found).unwrap_or_default())?;
+        output.json(&to_value(found).unwrap_or_default())?;
     } else if found.is_empty() {
         let which = if asked.all { "" } else { "open " };
         let that = if asked.filter.is_about_declarations() || !asked.filter.kinds.is_empty() {
@@ -96,15 +121,20 @@ fn list(directory: &Path, asked: &ListIncidents, output: &mut Output) -> Result<
             )?;
         }
     }
-    ledger.conclude(matching.pipeline.as_ref(), output)
+    Ok(())
 }
 
 /// Adds a note.
 fn note(directory: &Path, asked: &HandleIncident, output: &mut Output) -> Result<u8, Failure> {
+    check_note(asked)?;
+    handle(directory, Hand::Note, asked, output)
+}
+
+fn check_note(asked: &HandleIncident) -> Result<(), Failure> {
     if asked.note.is_none() {
         return Err(Failure::usage("a note needs a text", "Write it with `--note TEXT`."));
     }
-    handle(directory, Hand::Note, asked, output)
+    Ok(())
 }
 
 /// Acknowledges or resolves one incident, or all that match.
@@ -167,10 +197,10 @@ fn find(
     }
 }
 
-fn dead(directory: &Path, form: Form, output: &mut Output) -> Result<u8, Failure> {
-    let ledger = Ledger::open(directory)?;
+fn dead(target: &Target, form: Form, output: &mut Output) -> Result<u8, Failure> {
+    let source = Source::open(target, output)?;
     let asked = PageQuery { after: None, limit: Some(LIMIT_MAX) };
-    let page = block_on(ledger.reader().dead_letters(&asked))?;
+    let page = source.dead_letters(&asked)?;
     match form {
         Form::Json => output.json(&to_value(&page.items).unwrap_or_default())?,
         Form::Text if page.items.is_empty() => writeln!(output.out, "no dead letters")?,
@@ -182,5 +212,5 @@ fn dead(directory: &Path, form: Form, output: &mut Output) -> Result<u8, Failure
     if page.next.is_some() {
         writeln!(output.err, "there are more; only the first are listed")?;
     }
-    ledger.conclude(None, output)
+    source.conclude(None, output)
 }

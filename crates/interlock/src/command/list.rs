@@ -1,6 +1,6 @@
 //! `interlock list`: the declared pipelines.
 
-use std::{io::Write as _, path::Path};
+use std::io::Write as _;
 
 use interlock_answers::{
     declared_with_next,
@@ -13,15 +13,19 @@ use crate::{
     exit::{Failure, PROBLEMS, SUCCESS},
     output::{Form, Output},
     project,
+    source::Source,
+    target::Target,
 };
 
-pub(super) fn run(directory: &Path, form: Form, output: &mut Output) -> Result<u8, Failure> {
-    let loaded = project::load(directory)?;
-    let incomplete = project::mention_errors(&loaded, output)?;
-    let now = clock::now();
-    let declared =
-        |it: &interlock_config::LoadedPipeline| declared_with_next(&it.pipeline, it.version, now);
-    let pipelines: Vec<_> = loaded.pipelines.iter().map(declared).collect();
+/// The pipelines, and whether some are left out because of errors in their files.
+struct DeclaredPipelines {
+    items: Vec<DeclaredAnswer>,
+    is_incomplete: bool,
+}
+
+pub(super) fn run(target: &Target, form: Form, output: &mut Output) -> Result<u8, Failure> {
+    let DeclaredPipelines { items: pipelines, is_incomplete: incomplete } =
+        declared(target, output)?;
     if form == Form::Json {
         output.json(&to_value(&pipelines).unwrap_or_default())?;
     } else if pipelines.is_empty() {
@@ -31,6 +35,21 @@ pub(super) fn run(directory: &Path, form: Form, output: &mut Output) -> Result<u
         output.table(["PIPELINE", "OWNER", "SCHEDULES", "TRIGGER", "NEXT SLOT"], &rows)?;
     }
     Ok(if incomplete { PROBLEMS } else { SUCCESS })
+}
+
+fn declared(target: &Target, output: &mut Output) -> Result<DeclaredPipelines, Failure> {
+    let Target::Project(directory) = target else {
+        let standings = Source::open(target, output)?.standings(None)?.into_iter();
+        // What is only recorded any more is declared by no file.
+        let items = standings.map(|it| it.declared).filter(|it| it.version.is_some()).collect();
+        return Ok(DeclaredPipelines { items, is_incomplete: false });
+    };
+    let loaded = project::load(directory)?;
+    let is_incomplete = project::mention_errors(&loaded, output)?;
+    let now = clock::now();
+    let declared =
+        |it: &interlock_config::LoadedPipeline| declared_with_next(&it.pipeline, it.version, now);
+    Ok(DeclaredPipelines { items: loaded.pipelines.iter().map(declared).collect(), is_incomplete })
 }
 
 fn to_row(declared: &DeclaredAnswer) -> [String; 5] {

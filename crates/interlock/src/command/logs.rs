@@ -1,5 +1,7 @@
 //! `interlock logs`: what a run's job wrote.
 
+mod there;
+
 use std::{
     io::{self, Write as _},
     path::Path,
@@ -10,26 +12,35 @@ use std::{
 use interlock_answers::{
     FoundLog, LogContent, LogSource, LogStart, PIECE_BYTES, RunLog, model::log::LogQuery,
 };
-use interlock_core::id::PipelineId;
-use interlock_store::{RunKey, block_on, record::RunRecord};
+use interlock_store::{RunKey, block_on};
 
 use crate::{
     exit::{Failure, SUCCESS},
     ledger::Ledger,
     output::Output,
+    remote::RemoteServer,
+    source::Source,
+    target::Target,
 };
 
 /// How often a growing log is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     run: &str,
     asked: &LogQuery,
     output: &mut Output,
 ) -> Result<u8, Failure> {
     RunKey::parse(run).map_err(|error| Failure::usage(error.message, error.help))?;
     let start = asked.start()?;
+    let directory = match target {
+        Target::Project(directory) => directory,
+        Target::Server(address) => {
+            let source = Source::Server(Box::new(RemoteServer::new(address, output)?));
+            return there::run(&source, run, asked, output);
+        }
+    };
     let ledger = Ledger::open(directory)?;
     let mut printed = None;
     loop {
@@ -64,19 +75,6 @@ fn find_log(ledger: &Ledger, log: &RunLog) -> Result<Option<FoundLog>, Failure> 
             Err(log.elsewhere(host, "").into())
         }
         (left, _) => Ok(left),
-    }
-}
-
-/// The run with an id.
-pub(super) fn find(ledger: &Ledger, run: &str) -> Result<(PipelineId, RunKey, RunRecord), Failure> {
-    let parsed = RunKey::parse(run);
-    let (pipeline, key) = parsed.map_err(|error| Failure::usage(error.message, error.help))?;
-    match ledger.run(&pipeline, &key)? {
-        Some(record) => Ok((pipeline, key, record)),
-        None => Err(Failure::refused(
-            format!("there is no run {run}"),
-            format!("`interlock runs --pipeline {pipeline}` lists them."),
-        )),
     }
 }
 

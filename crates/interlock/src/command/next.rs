@@ -1,5 +1,7 @@
 //! `interlock next`: the coming slots, and what daylight saving and calendars do to them.
 
+mod there;
+
 use std::{io::Write as _, path::Path};
 
 use interlock_answers::{
@@ -23,12 +25,13 @@ use crate::{
     exit::{Failure, PROBLEMS, SUCCESS},
     output::Output,
     project,
+    target::Target,
 };
 
 /// Slots of each pipeline when only `--to` is given: enough for a year of hours.
 const COUNT_MAX: usize = 10_000;
 
-pub(super) fn run(directory: &Path, next: &Next, output: &mut Output) -> Result<u8, Failure> {
+pub(super) fn run(target: &Target, next: &Next, output: &mut Output) -> Result<u8, Failure> {
     let now = clock::now();
     let (listing, complete) = match &next.ad_hoc.cron {
         Some(expression) => {
@@ -37,7 +40,10 @@ pub(super) fn run(directory: &Path, next: &Next, output: &mut Output) -> Result<
             let items = slots_within(&name, &schedule, "", window(next, &schedule, now));
             (NextSlotsAnswer { items, ..NextSlotsAnswer::default() }, true)
         }
-        None => of_project(directory, next, now, output)?,
+        None => match target {
+            Target::Project(directory) => of_project(directory, next, now, output)?,
+            Target::Server(address) => (there::slots(address, next, now, output)?, true),
+        },
     };
     if next.json {
         output.json(&to_value(&listing.items).unwrap_or_default())?;

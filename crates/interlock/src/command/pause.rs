@@ -1,21 +1,19 @@
 //! `interlock pause`: nothing of a pipeline is opened or started until it is resumed.
 
-use std::path::Path;
-
 use interlock_store::record::InboxRecord;
 
 use crate::{
     arguments::Sending,
     clock,
     exit::Failure,
-    inbox::Inbox,
     moment::Moment,
     output::{Output, instant},
-    project, slot_name,
+    source::RequestSource,
+    target::Target,
 };
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     (pipeline, reason): (&str, &str),
     until: Option<Moment>,
     sending: Sending,
@@ -27,13 +25,14 @@ pub(super) fn run(
             "Say why with `--reason`: it is shown to everyone who finds the pipeline paused.",
         ));
     }
-    let inbox = Inbox::open(directory, pipeline)?;
+    let requests = RequestSource::open(target, pipeline, output)?;
     let now = clock::now();
-    let loaded = project::load(directory)?;
-    let zone = slot_name::first_zone(project::find(&loaded, &inbox.pipeline));
-    let until = until.map(|until| until.at(now, &zone));
+    let until = match until {
+        Some(until) => Some(until.at(now, &requests.first_zone()?)),
+        None => None,
+    };
     if let Some(until) = until.filter(|until| *until <= now) {
         return Err(Failure::usage(format!("{} is already over", instant(until)), ""));
     }
-    inbox.send(&InboxRecord::Pause { reason: reason.to_owned(), until }, sending, output)
+    requests.send(&InboxRecord::Pause { reason: reason.to_owned(), until }, sending, output)
 }

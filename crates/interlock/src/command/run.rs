@@ -3,9 +3,11 @@
 //! A running `serve` is asked to run it; without one the slot is driven here. Either way the command waits for the end
 //! and exits as the run ended, unless `--detach` was said. An interrupt leaves the run going and says so.
 
+mod there;
+
 use std::{io::Write as _, path::Path, time::Duration};
 
-use interlock_answers::{model::request::RequestAnswer, slot_answer};
+use interlock_answers::{model::request::RequestAnswer, table::slot_state};
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
     record::{AppliedRecord, InboxRecord, SlotName, SlotRecord},
@@ -25,6 +27,8 @@ use crate::{
     output::{Form, Output},
     project,
     slot_name::{self, Typed},
+    source::RequestSource,
+    target::Target,
     writer::Writing,
 };
 
@@ -37,14 +41,13 @@ const SERVE_LOOKS: u32 = 20;
 /// For so long looks may fail: a server may have been replaced by another meanwhile.
 const FAILING_MAX: SignedDuration = SignedDuration::from_mins(1);
 
-pub(super) fn run(directory: &Path, run: &Run, output: &mut Output) -> Result<u8, Failure> {
-    let inbox = Inbox::open(directory, &run.pipeline)?;
-    let typed = match (&run.slot, &run.schedule) {
-        (None, _) => None,
-        (Some(slot), None) => Some(slot.clone()),
-        (Some(slot), Some(schedule)) => Some(format!("{schedule}/{slot}")),
+pub(super) fn run(target: &Target, run: &Run, output: &mut Output) -> Result<u8, Failure> {
+    let directory = match target {
+        Target::Project(directory) => directory,
+        Target::Server(address) => return there::run(address, run, output),
     };
-    let slot = typed.map(|text| find(directory, &inbox, &text)).transpose()?;
+    let inbox = Inbox::open(directory, &run.pipeline)?;
+    let slot = typed(run).map(|text| find(directory, &inbox, &text)).transpose()?;
     mention_dormant(directory, &inbox, output)?;
     if run.params.is_empty()
         && !run.force
@@ -73,17 +76,27 @@ pub(super) fn run(directory: &Path, run: &Run, output: &mut Output) -> Result<u8
     })
 }
 
+/// The slot as it was typed.
+fn typed(run: &Run) -> Option<String> {
+    match (&run.slot, &run.schedule) {
+        (None, _) => None,
+        (Some(slot), None) => Some(slot.clone()),
+        (Some(slot), Some(schedule)) => Some(format!("{schedule}/{slot}")),
+    }
+}
+
 /// Asks the owner of a slot for something.
 pub(super) fn ask_about_slot(
-    directory: &Path,
+    target: &Target,
     (pipeline, slot): (&str, &str),
     request: impl FnOnce(SlotName) -> InboxRecord,
     sending: Sending,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let inbox = Inbox::open(directory, pipeline)?;
-    let slot = find(directory, &inbox, slot)?;
-    inbox.send(&request(slot), sending, output)
+    let requests = RequestSource::open(target, pipeline, output)?;
+    let slot = requests.slot_of(slot)?;
+    let slot = SlotName { schedule: slot.schedule.to_string(), nominal: slot.nominal };
+    requests.send(&request(slot), sending, output)
 }
 
 /// The slot that a text means.
@@ -194,8 +207,7 @@ impl Following<'_> {
         let Some(slot) = opened(answer).filter(|_| !self.run.is_detached()) else {
             return self.print(request, Some(answer), output);
         };
-        let form = Form::asked(self.run.sending.json);
-        let mut narrator = Narrator::new(&self.inbox.ledger, slot.clone(), since, form)?;
+        let mut narrator = self.narrator(&slot, since)?;
         let (mut looked, mut failing_since, mut is_served) = (0_u32, None, true);
         loop {
             match narrator.tell(None, output) {
@@ -232,6 +244,12 @@ impl Following<'_> {
         }
     }
 
+    fn narrator(&self, slot: &SlotKey, since: Timestamp) -> Result<Narrator<'_>, Failure> {
+        let ledger = &self.inbox.ledger;
+        let after = ledger.events_since(&slot.pipeline, since)?;
+        Ok(Narrator::new(ledger, slot.clone(), after, Form::asked(self.run.sending.json)))
+    }
+
     fn foreground(
         &self,
         alone: Alone,
@@ -239,8 +257,7 @@ impl Following<'_> {
         since: Timestamp,
         output: &mut Output,
     ) -> Result<u8, Failure> {
-        let form = Form::asked(self.run.sending.json);
-        let mut narrator = Narrator::new(&self.inbox.ledger, slot.clone(), since, form)?;
+        let mut narrator = self.narrator(slot, since)?;
         let until = if self.run.is_detached() { Until::Started } else { Until::Ended };
         match alone.drive(slot, until, &mut narrator, output)? {
             Driven::Ended => self.end(&narrator, slot, output),
@@ -292,14 +309,10 @@ impl Following<'_> {
     ) -> Result<u8, Failure> {
         let Some((record, code)) = narrator.end()? else { return Ok(ACCEPTED) };
         if !self.run.sending.json {
-            writeln!(output.err, "{slot} is {}", story::slot_state(&record))?;
+            writeln!(output.err, "{slot} is {}", slot_state(&record))?;
             return Ok(code);
         }
-        let ledger = &self.inbox.ledger;
-        let runs = ledger.runs_of(&slot.pipeline, &slot.schedule, slot.nominal)?;
-        let ended = slot_answer(slot, &record, &runs, clock::now());
-        let ended = to_value(ended).unwrap_or_default();
-        self.print_json(ended, output)?;
+        self.print_json(to_value(record).unwrap_or_default(), output)?;
         Ok(code)
     }
 
@@ -335,7 +348,7 @@ fn is_too_long(since: Timestamp) -> bool {
 }
 
 /// The slot that a request opened.
-fn opened(answer: &AppliedRecord) -> Option<SlotKey> {
+pub(super) fn opened(answer: &AppliedRecord) -> Option<SlotKey> {
     let name = answer.result.get("slot").filter(|_| answer.accepted)?.as_str()?;
     let mut parts = name.splitn(3, '/');
     let pipeline = PipelineId::parse(parts.next()?).ok()?;

@@ -1,30 +1,28 @@
 //! `interlock runs`: attempts, newest first.
 
-use std::{io::Write as _, path::Path};
+use std::io::Write as _;
 
 use interlock_answers::{
     Cursor, LIMIT_MAX, Listing,
     model::run::{RunAnswer, RunsQuery},
     table,
 };
-use interlock_store::block_on;
 use serde_json::to_value;
 
-use super::logs;
-use crate::{arguments::Runs, exit::Failure, ledger::Ledger, output::Output};
+use crate::{arguments::Runs, exit::Failure, output::Output, source::Source, target::Target};
 
-pub(super) fn run(directory: &Path, runs: &Runs, output: &mut Output) -> Result<u8, Failure> {
-    let ledger = Ledger::open(directory)?;
+pub(super) fn run(target: &Target, runs: &Runs, output: &mut Output) -> Result<u8, Failure> {
+    let source = Source::open(target, output)?;
     let named = runs.named.as_ref().or(runs.pipeline.as_ref());
-    let only = named.map(|name| ledger.known(directory, name)).transpose()?;
+    let only = named.map(|name| source.known(name)).transpose()?;
     let asked = RunsQuery {
         pipeline: only.as_ref().map(ToString::to_string),
         status: runs.status.iter().map(|status| status.to_uppercase()).collect(),
         trigger_type: runs.trigger_type.iter().cloned().collect(),
-        after: runs.after.as_ref().map(|run| behind(&ledger, run)).transpose()?,
+        after: runs.after.as_ref().map(|run| behind(&source, run)).transpose()?,
         ..RunsQuery::default()
     };
-    let page = list(&ledger, asked, runs.limit as usize)?;
+    let page = list(&source, asked, runs.limit as usize)?;
     if page.next.is_some()
         && let Some(last) = page.items.last()
     {
@@ -42,25 +40,25 @@ pub(super) fn run(directory: &Path, runs: &Runs, output: &mut Output) -> Result<
         let rows: Vec<_> = page.items.iter().map(table::run_row).collect();
         output.table(table::RUNS, &rows)?;
     }
-    ledger.conclude(only.as_ref(), output)
+    source.conclude(only.as_ref(), output)
 }
 
 /// Where a list goes on behind a run.
-fn behind(ledger: &Ledger, run: &str) -> Result<String, Failure> {
-    let (pipeline, key, record) = logs::find(ledger, run)?;
-    Ok(Cursor::Runs { at: record.created_at, id: key.id(&pipeline) }.encode())
+fn behind(source: &Source, run: &str) -> Result<String, Failure> {
+    let run = source.run(run)?;
+    Ok(Cursor::Runs { at: run.created_at, id: run.id }.encode())
 }
 
 /// So many runs, page by page.
 fn list(
-    ledger: &Ledger,
+    source: &Source,
     mut asked: RunsQuery,
     limit: usize,
 ) -> Result<Listing<RunAnswer>, Failure> {
     let mut items: Vec<RunAnswer> = Vec::new();
     loop {
         asked.limit = Some((limit - items.len()).min(LIMIT_MAX));
-        let page = block_on(ledger.reader().runs(&asked))?;
+        let page = source.runs(&asked)?;
         asked.after.clone_from(&page.next);
         items.extend(page.items);
         if page.next.is_none() || items.len() == limit {

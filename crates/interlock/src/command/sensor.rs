@@ -1,65 +1,65 @@
 //! `interlock sensor`: facts about data, reported and read.
 
-use std::{io::Write as _, path::Path};
+use std::io::Write as _;
 
 use interlock_answers::{
     LIMIT_MAX,
     model::{page::PageQuery, sensor::SensorAnswer},
 };
-use interlock_store::{block_on, record::InboxRecord};
+use interlock_store::record::InboxRecord;
 use serde_json::{Value, to_value};
 
 use crate::{
     arguments::{SensorCommand, SensorPut},
     clock,
     exit::{Failure, SUCCESS},
-    inbox::Inbox,
-    ledger::Ledger,
     output::{Form, Output},
-    project, slot_name,
+    source::{RequestSource, Source},
+    target::Target,
 };
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     command: &SensorCommand,
     output: &mut Output,
 ) -> Result<u8, Failure> {
     match command {
-        SensorCommand::Put(sensor) => put(directory, sensor, output),
-        SensorCommand::Get { pipeline, key } => get(directory, pipeline, key, output),
+        SensorCommand::Put(sensor) => put(target, sensor, output),
+        SensorCommand::Get { pipeline, key } => get(target, pipeline, key, output),
         SensorCommand::List { pipeline, json } => {
-            list(directory, pipeline, Form::asked(*json), output)
+            list(target, pipeline, Form::asked(*json), output)
         }
     }
 }
 
-fn put(directory: &Path, sensor: &SensorPut, output: &mut Output) -> Result<u8, Failure> {
+fn put(target: &Target, sensor: &SensorPut, output: &mut Output) -> Result<u8, Failure> {
     let value: Value = serde_json::from_str(&sensor.value).map_err(|error| {
         Failure::usage(
             format!("the value of `{}` is not JSON: {error}", sensor.key),
             "Quote it for the shell: '{\"count\": 1200}', or '\"ready\"' for a text.",
         )
     })?;
-    let inbox = Inbox::open(directory, &sensor.pipeline)?;
+    let requests = RequestSource::open(target, &sensor.pipeline, output)?;
     let now = clock::now();
     let at = match sensor.at {
         None => now,
-        Some(moment) => {
-            let loaded = project::load(directory)?;
-            moment.at(now, &slot_name::first_zone(project::find(&loaded, &inbox.pipeline)))
-        }
+        Some(moment) => moment.at(now, &requests.first_zone()?),
     };
     let record = InboxRecord::Sensor { key: sensor.key.clone(), value, at };
-    inbox.send(&record, sensor.sending, output)
+    requests.send(&record, sensor.sending, output)
 }
 
-fn sensors(directory: &Path, pipeline: &str) -> Result<Vec<SensorAnswer>, Failure> {
-    let ledger = Ledger::open(directory)?;
-    let pipeline = ledger.known(directory, pipeline)?;
+fn sensors(
+    target: &Target,
+    pipeline: &str,
+    output: &mut Output,
+) -> Result<Vec<SensorAnswer>, Failure> {
+    let source = Source::open(target, output)?;
+    let pipeline = source.known(pipeline)?;
     let mut asked = PageQuery { after: None, limit: Some(LIMIT_MAX) };
     let mut all = Vec::new();
     loop {
-        let page = block_on(ledger.reader().sensors(pipeline.as_str(), &asked))?;
+        let page = source.sensors(&pipeline, &asked)?;
         all.extend(page.items);
         asked.after = page.next;
         if asked.after.is_none() {
@@ -68,8 +68,8 @@ fn sensors(directory: &Path, pipeline: &str) -> Result<Vec<SensorAnswer>, Failur
     }
 }
 
-fn get(directory: &Path, pipeline: &str, key: &str, output: &mut Output) -> Result<u8, Failure> {
-    let all = sensors(directory, pipeline)?;
+fn get(target: &Target, pipeline: &str, key: &str, output: &mut Output) -> Result<u8, Failure> {
+    let all = sensors(target, pipeline, output)?;
     let Some(sensor) = all.iter().find(|sensor| sensor.key == key) else {
         let names: Vec<_> = all.iter().map(|sensor| sensor.key.as_str()).collect();
         let help = match names.as_slice() {
@@ -82,8 +82,8 @@ fn get(directory: &Path, pipeline: &str, key: &str, output: &mut Output) -> Resu
     Ok(SUCCESS)
 }
 
-fn list(directory: &Path, pipeline: &str, form: Form, output: &mut Output) -> Result<u8, Failure> {
-    let all = sensors(directory, pipeline)?;
+fn list(target: &Target, pipeline: &str, form: Form, output: &mut Output) -> Result<u8, Failure> {
+    let all = sensors(target, pipeline, output)?;
     if form == Form::Json {
         output.json(&to_value(&all).unwrap_or_default())?;
     } else if all.is_empty() {

@@ -1,8 +1,11 @@
 //! `interlock show`: what a pipeline declares, with every default filled in and no secret.
 
-use std::{io::Write as _, path::Path};
+use std::io::Write as _;
 
-use interlock_answers::declaration_json;
+use interlock_answers::{
+    declaration_json,
+    model::{page::PageQuery, pipeline::PipelineDetailAnswer},
+};
 use serde_json::Value;
 
 use crate::{
@@ -10,23 +13,44 @@ use crate::{
     inbox::plain,
     output::{Form, Output},
     project,
+    remote::{RemoteServer, query::path},
+    target::Target,
 };
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     name: &str,
     form: Form,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let loaded = project::load(directory)?;
-    project::mention_errors(&loaded, output)?;
-    let spec = declaration_json(project::pipeline(&loaded, name)?);
+    let spec = declaration(target, name, output)?;
     if form == Form::Json {
         output.json(&spec)?;
     } else {
         print(&spec, 0, output)?;
     }
     Ok(SUCCESS)
+}
+
+/// What is declared, as JSON.
+fn declaration(target: &Target, name: &str, output: &mut Output) -> Result<Value, Failure> {
+    match target {
+        Target::Project(directory) => {
+            let loaded = project::load(directory)?;
+            project::mention_errors(&loaded, output)?;
+            Ok(declaration_json(project::pipeline(&loaded, name)?))
+        }
+        Target::Server(address) => {
+            let server = RemoteServer::new(address, output)?;
+            let path = path(&["pipelines", name]);
+            let detail: PipelineDetailAnswer = server.get(&path, &PageQuery::default())?;
+            if detail.declaration.is_null() {
+                let help = "What was recorded of it is kept: `interlock slots`.";
+                return Err(Failure::usage(format!("`{name}` is no longer declared"), help));
+            }
+            Ok(detail.declaration)
+        }
+    }
 }
 
 /// Prints an object as indented lines; what is absent or empty is left out.

@@ -1,6 +1,6 @@
 //! `interlock silence`: which alerts are kept back, and what that would hide.
 
-use std::{io::Write as _, path::Path};
+use std::io::Write as _;
 
 use interlock_answers::{
     LIMIT_MAX,
@@ -20,46 +20,55 @@ use crate::{
     arguments::{Matching, SilenceAdd, SilenceCommand, SilenceList},
     clock,
     exit::{Failure, SUCCESS},
-    inbox::{Inbox, fresh_key},
+    inbox::fresh_key,
     ledger::Ledger,
     output::{Form, Output, instant},
+    remote::{RemoteServer, query::path, route},
+    source::{RequestSource, Source, change_there},
+    target::Target,
 };
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     command: &SilenceCommand,
     output: &mut Output,
 ) -> Result<u8, Failure> {
     match command {
-        SilenceCommand::Add(add) => self::add(directory, add, output),
-        SilenceCommand::List(asked) => list(directory, asked, output),
+        SilenceCommand::Add(add) => self::add(target, add, output),
+        SilenceCommand::List(asked) => list(target, asked, output),
         SilenceCommand::Remove { id, by, sending } => {
             let record = InboxRecord::Silence { id: id.clone(), silence: None, by: by.name() };
-            Inbox::system(directory)?.send(&record, *sending, output)
+            by.check(target)?;
+            RequestSource::system(target, output)?.send(&record, *sending, output)
         }
     }
 }
 
-fn add(directory: &Path, asked: &SilenceAdd, output: &mut Output) -> Result<u8, Failure> {
-    let silence = silence(asked, clock::now())?;
+fn add(target: &Target, asked: &SilenceAdd, output: &mut Output) -> Result<u8, Failure> {
+    let request = request(asked, clock::now())?;
+    if let Target::Server(address) = target {
+        asked.by.check(target)?;
+        return add_there(&RemoteServer::new(address, output)?, &request, asked, output);
+    }
+    let silence = silence_of(&request, &asked.by.name(), clock::now())?;
     if asked.preview {
-        return preview(directory, &silence, Form::asked(asked.sending.json), output);
+        return preview(target, &silence, Form::asked(asked.sending.json), output);
     }
     let record = InboxRecord::Silence {
         id: silence.id.clone(),
         silence: Some(silence.to_json()),
         by: silence.by.clone(),
     };
-    Inbox::system(directory)?.send(&record, asked.sending, output)
+    RequestSource::system(target, output)?.send(&record, asked.sending, output)
 }
 
-/// The silence that is asked for.
-fn silence(asked: &SilenceAdd, now: Timestamp) -> Result<Silence, Failure> {
+/// What is asked for.
+fn request(asked: &SilenceAdd, now: Timestamp) -> Result<SilencePlanRequest, Failure> {
     let zone = zones::resolve(&SystemZones::new(), &asked.tz);
     let zone = zone.map_err(|error| Failure::usage(error.message, error.help))?;
     let Matching { levels, types, pipelines, owners, labels } = asked.matching.clone();
     let labels = labels.into_iter().collect();
-    let request = SilencePlanRequest {
+    Ok(SilencePlanRequest {
         id: Some(asked.id.clone().unwrap_or_else(new_name)),
         when: AlertFilterAnswer { levels, types, pipelines, owners, labels },
         from: asked.from.map(|from| from.at(now, &zone)),
@@ -69,8 +78,23 @@ fn silence(asked: &SilenceAdd, now: Timestamp) -> Result<Silence, Failure> {
         cron: asked.cron.clone(),
         timezone: Some(asked.tz.clone()),
         reason: asked.reason.clone(),
-    };
-    Ok(silence_of(&request, &asked.by.name(), now)?)
+    })
+}
+
+/// Adds one at a server, or asks it what that would hide.
+fn add_there(
+    server: &RemoteServer,
+    request: &SilencePlanRequest,
+    asked: &SilenceAdd,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    if asked.preview {
+        let (plan, _) = server.plan(&path(&["silences", "plan"]), request)?;
+        print_preview(&plan, Form::asked(asked.sending.json), output)?;
+        return Ok(SUCCESS);
+    }
+    let change = route::post(path(&["silences"]), request);
+    change_there(server, &change, asked.sending, output)
 }
 
 fn new_name() -> String {
@@ -80,11 +104,14 @@ fn new_name() -> String {
 
 /// What a silence would keep back: open incidents, and those of the last week that would have been.
 fn preview(
-    directory: &Path,
+    target: &Target,
     silence: &Silence,
     form: Form,
     output: &mut Output,
 ) -> Result<u8, Failure> {
+    let Target::Project(directory) = target else {
+        return Err(Failure::failed("internal error: no project", ""));
+    };
     let ledger = Ledger::open_or_empty(directory)?;
     let plan = block_on(ledger.reader().silence_plan(silence))?;
     print_preview(&plan, form, output)?;
@@ -117,8 +144,8 @@ fn shown(incident: &HiddenIncidentAnswer) -> [String; 4] {
     [state.clone(), pipeline.clone(), instant(*opened_at), key.clone()]
 }
 
-fn list(directory: &Path, asked: &SilenceList, output: &mut Output) -> Result<u8, Failure> {
-    let ledger = Ledger::open(directory)?;
+fn list(target: &Target, asked: &SilenceList, output: &mut Output) -> Result<u8, Failure> {
+    let source = Source::open(target, output)?;
     let states: &[&str] = if asked.all { &[] } else { &["silent", "waiting"] };
     let mut query = SilencesQuery {
         state: states.iter().map(|state| (*state).to_owned()).collect(),
@@ -127,7 +154,7 @@ fn list(directory: &Path, asked: &SilenceList, output: &mut Output) -> Result<u8
     };
     let mut found = Vec::new();
     loop {
-        let page = block_on(ledger.reader().silences(&query))?;
+        let page = source.silences(&query)?;
         found.extend(page.items);
         query.after = page.next;
         if query.after.is_none() {

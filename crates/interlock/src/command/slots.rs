@@ -3,32 +3,32 @@
 //! A row wins over the span that covers it. Listed as one line, a span keeps its count; expanded, its slots are listed, and those
 //! that have a row of their own are left out.
 
-use std::{collections::BTreeSet, io::Write as _, path::Path};
+use std::{collections::BTreeSet, io::Write as _};
 
 use interlock_answers::{
     LIMIT_MAX,
     model::slot::{LedgerAnswer, SlotsQuery},
     table,
 };
-use interlock_core::id::PipelineId;
+use interlock_core::{id::PipelineId, zone::Zone};
 use interlock_store::{LedgerQuery, block_on};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::to_value;
 
 use crate::{
-    arguments::Slots, clock, exit::Failure, ledger::Ledger, output::Output, project, slot_name,
+    arguments::Slots, clock, exit::Failure, output::Output, source::Source, target::Target,
 };
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-pub(super) fn run(directory: &Path, slots: &Slots, output: &mut Output) -> Result<u8, Failure> {
-    let ledger = Ledger::open(directory)?;
-    let pipeline = slots.pipeline.as_ref().map(|name| ledger.known(directory, name)).transpose()?;
-    let query = query(directory, slots, pipeline)?;
+pub(super) fn run(target: &Target, slots: &Slots, output: &mut Output) -> Result<u8, Failure> {
+    let source = Source::open(target, output)?;
+    let pipeline = slots.pipeline.as_ref().map(|name| source.known(name)).transpose()?;
+    let query = query(&source, slots, pipeline)?;
     let items = if slots.expand {
-        expanded(&ledger, &query, slots, output)?
+        expanded(&source, &query, slots, output)?
     } else {
-        block_on(ledger.reader().ledger_answers(ledger.rows(&query)?))?
+        recorded(&source, &query)?
     };
     if slots.json {
         output.json(&to_value(&items).unwrap_or_default())?;
@@ -38,23 +38,21 @@ pub(super) fn run(directory: &Path, slots: &Slots, output: &mut Output) -> Resul
         let rows: Vec<_> = items.iter().map(table::ledger_row).collect();
         output.table(table::SLOTS, &rows)?;
     }
-    ledger.conclude(query.pipeline.as_ref(), output)
+    source.conclude(query.pipeline.as_ref(), output)
 }
 
 fn query(
-    directory: &Path,
+    source: &Source,
     slots: &Slots,
     pipeline: Option<PipelineId>,
 ) -> Result<LedgerQuery, Failure> {
     let now = clock::now();
-    // The files say which zone times of a pipeline are in.
+    // What is declared says which zone times of a pipeline are in.
     let has_times = slots.from.is_some() || slots.to.is_some();
-    let loaded = (pipeline.is_some() && has_times).then(|| project::load(directory)).transpose()?;
-    let declared = pipeline
-        .as_ref()
-        .zip(loaded.as_ref())
-        .and_then(|(name, loaded)| project::find(loaded, name));
-    let zone = slot_name::first_zone(declared);
+    let zone = match pipeline.as_ref().filter(|_| has_times) {
+        Some(pipeline) => source.first_zone(pipeline)?,
+        None => Zone::utc(),
+    };
     let from = slots.from.map(|from| from.at(now, &zone));
     let until = slots.to.map(|to| to.at(now, &zone));
     Ok(LedgerQuery {
@@ -67,21 +65,51 @@ fn query(
     })
 }
 
+/// What stands in the interval, in order of time.
+fn recorded(source: &Source, query: &LedgerQuery) -> Result<Vec<LedgerAnswer>, Failure> {
+    if let Source::Project(here) = source {
+        let rows = here.ledger.rows(query)?;
+        return Ok(block_on(here.ledger.reader().ledger_answers(rows))?);
+    }
+    let asked = SlotsQuery {
+        pipeline: query.pipeline.as_ref().map(ToString::to_string),
+        disposition: query.disposition.iter().cloned().collect(),
+        from: Some(query.from),
+        until: Some(query.until),
+        limit: Some(LIMIT_MAX),
+        ..SlotsQuery::default()
+    };
+    all(source, asked)
+}
+
+/// Page by page.
+fn all(source: &Source, mut asked: SlotsQuery) -> Result<Vec<LedgerAnswer>, Failure> {
+    let mut items = Vec::new();
+    loop {
+        let page = source.slots(&asked)?;
+        items.extend(page.items);
+        asked.after = page.next;
+        if asked.after.is_none() {
+            return Ok(items);
+        }
+    }
+}
+
 /// The same with the slots of spans, pipeline by pipeline, in order of time.
 fn expanded(
-    ledger: &Ledger,
+    source: &Source,
     query: &LedgerQuery,
     slots: &Slots,
     output: &mut Output,
 ) -> Result<Vec<LedgerAnswer>, Failure> {
-    let pipelines: BTreeSet<PipelineId> = match &query.pipeline {
-        Some(only) => [only.clone()].into(),
-        None => ledger.rows(query)?.into_iter().map(|row| row.pipeline).collect(),
+    let pipelines: BTreeSet<String> = match &query.pipeline {
+        Some(only) => [only.to_string()].into(),
+        None => recorded(source, query)?.iter().map(|item| place(item).1.to_owned()).collect(),
     };
     let mut items = Vec::new();
     for pipeline in pipelines {
-        let mut asked = SlotsQuery {
-            pipeline: Some(pipeline.to_string()),
+        let asked = SlotsQuery {
+            pipeline: Some(pipeline),
             disposition: slots.disposition.iter().cloned().collect(),
             from: Some(query.from),
             until: Some(query.until),
@@ -89,14 +117,7 @@ fn expanded(
             limit: Some(LIMIT_MAX),
             ..SlotsQuery::default()
         };
-        loop {
-            let page = block_on(ledger.reader().slots(&asked))?;
-            items.extend(page.items);
-            asked.after = page.next;
-            if asked.after.is_none() {
-                break;
-            }
-        }
+        items.extend(all(source, asked)?);
     }
     items.sort_by(|one, other| place(one).cmp(&place(other)));
     for item in &items {

@@ -1,50 +1,47 @@
 //! `interlock status`: where each pipeline stands.
 
-use std::{collections::BTreeMap, io::Write as _, path::Path};
+use std::{collections::BTreeMap, io::Write as _};
 
 use interlock_answers::{
     model::pipeline::{PipelineAnswer, SlotStateAnswer},
     table,
 };
-use interlock_core::id::PipelineId;
-use interlock_store::block_on;
 use serde_json::{Value, to_value};
 
 use crate::{
     exit::Failure,
-    ledger::Ledger,
     output::{Form, Output, instant},
-    owners,
+    source::Source,
+    target::Target,
 };
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     pipeline: Option<&str>,
     form: Form,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let ledger = Ledger::open(directory)?;
-    ledger.declarations().mention_errors(output)?;
-    let only = pipeline.map(|name| ledger.known(directory, name)).transpose()?;
-    let standings = block_on(ledger.reader().standings(only.as_ref()))?;
+    let source = Source::open(target, output)?;
+    source.mention_errors(output)?;
+    let only = pipeline.map(|name| source.known(name)).transpose()?;
+    let standings = source.standings(only.as_ref())?;
     if form == Form::Json {
         // Of what nobody can tell, nothing is said: all fields would be those of one that was never seen.
-        let told = standings.iter().filter(|standing| !is_away(&ledger, standing));
+        let told = standings.iter().filter(|standing| !is_away(&source, standing));
         let told = told.map(|standing| to_value(standing).unwrap_or_default());
         output.json(&Value::Array(told.collect()))?;
     } else {
-        print(&standings, &ledger, output)?;
+        print(&standings, &source, output)?;
     }
-    ledger.conclude(only.as_ref(), output)
+    source.conclude(only.as_ref(), output)
 }
 
 /// Whether its records cannot be read now.
-fn is_away(ledger: &Ledger, standing: &PipelineAnswer) -> bool {
-    let name = PipelineId::parse(&standing.declared.pipeline);
-    name.is_ok_and(|name| ledger.away(&name).is_some())
+fn is_away(source: &Source, standing: &PipelineAnswer) -> bool {
+    source.is_away(&standing.declared.pipeline)
 }
 
-fn to_row(standing: &PipelineAnswer, ledger: &Ledger) -> [String; 6] {
+fn to_row(standing: &PipelineAnswer, source: &Source) -> [String; 6] {
     let last = standing.last.as_ref();
     [
         standing.declared.pipeline.clone(),
@@ -52,14 +49,14 @@ fn to_row(standing: &PipelineAnswer, ledger: &Ledger) -> [String; 6] {
         last.map_or_else(String::new, table::state),
         open_states(&standing.open),
         standing.declared.next.as_ref().map_or_else(String::new, |next| next.utc.to_string()),
-        notes(standing, ledger).join("; "),
+        notes(standing, source).join("; "),
     ]
 }
 
 /// What is out of the ordinary about it.
-fn notes(standing: &PipelineAnswer, ledger: &Ledger) -> Vec<String> {
+fn notes(standing: &PipelineAnswer, source: &Source) -> Vec<String> {
     let mut notes = Vec::new();
-    if is_away(ledger, standing) {
+    if is_away(source, standing) {
         notes.push("cannot be read: its shard cannot be reached".to_owned());
     } else if standing.first_seen.is_none() {
         notes.push("not seen by `interlock serve` yet".to_owned());
@@ -91,20 +88,19 @@ fn open_states(open: &[SlotStateAnswer]) -> String {
 
 fn print(
     standings: &[PipelineAnswer],
-    ledger: &Ledger,
+    source: &Source,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    if !ledger.is_served() {
+    if !source.is_served() {
         writeln!(output.err, "no `interlock serve` is running here; this is what was recorded")?;
     }
     if standings.is_empty() {
         writeln!(output.out, "there are no pipelines")?;
         return Ok(());
     }
-    let rows: Vec<_> = standings.iter().map(|standing| to_row(standing, ledger)).collect();
+    let rows: Vec<_> = standings.iter().map(|standing| to_row(standing, source)).collect();
     output.table(["PIPELINE", "LAST SLOT", "STATE", "OPEN", "NEXT SLOT", "NOTE"], &rows)?;
-    let owners = owners::sentence(ledger.roll()?.as_ref(), ledger.store().shard_count());
-    if let Some(owners) = owners {
+    if let Some(owners) = source.owners()? {
         writeln!(output.out, "shards {owners}")?;
     }
     Ok(())

@@ -2,36 +2,43 @@
 //!
 //! A token is drawn here and printed once; what is sent to whoever writes the ledger, and kept there, is its hash.
 
-use std::{io::Write as _, path::Path};
+use std::io::Write as _;
 
 use interlock_answers::{
     LIMIT_MAX,
-    model::{page::PageQuery, token::TokenAnswer},
+    model::{
+        page::PageQuery,
+        request::{NewTokenAnswer, TokenRequest},
+        token::TokenAnswer,
+    },
 };
 use interlock_api::token::{Scope, Token};
-use interlock_store::{block_on, record::InboxRecord};
+use interlock_store::record::InboxRecord;
 use serde_json::{Value, json, to_value};
 
 use crate::{
-    arguments::{TokenCommand, TokenCreate},
+    arguments::{Sending, TokenCommand, TokenCreate},
     clock,
     exit::{ACCEPTED, Failure, SUCCESS},
     inbox::{self, Inbox},
-    ledger::Ledger,
     output::{Form, Output, instant},
+    remote::{RemoteServer, query::path, route},
+    source::{RequestSource, Source},
+    target::Target,
 };
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     command: &TokenCommand,
     output: &mut Output,
 ) -> Result<u8, Failure> {
     match command {
-        TokenCommand::Create(asked) => create(directory, asked, output),
-        TokenCommand::List { json } => list(directory, Form::asked(*json), output),
+        TokenCommand::Create(asked) => create(target, asked, output),
+        TokenCommand::List { json } => list(target, Form::asked(*json), output),
         TokenCommand::Revoke { id, by, sending } => {
             let record = keep(id.clone(), None, by.name());
-            Inbox::system(directory)?.send(&record, *sending, output)
+            by.check(target)?;
+            RequestSource::system(target, output)?.send(&record, *sending, output)
         }
     }
 }
@@ -40,7 +47,7 @@ fn keep(id: String, value: Option<Value>, by: String) -> InboxRecord {
     InboxRecord::Keep { kind: "token".to_owned(), id, value, by }
 }
 
-fn create(directory: &Path, asked: &TokenCreate, output: &mut Output) -> Result<u8, Failure> {
+fn create(target: &Target, asked: &TokenCreate, output: &mut Output) -> Result<u8, Failure> {
     let is_ping = asked.scope == "ping";
     if is_ping == asked.pipelines.is_empty() {
         let help = "Write `--scope ping --pipeline 'orders*'`; other scopes are for all pipelines.";
@@ -49,6 +56,13 @@ fn create(directory: &Path, asked: &TokenCreate, output: &mut Output) -> Result<
             help,
         ));
     }
+    let directory = match target {
+        Target::Project(directory) => directory,
+        Target::Server(address) => {
+            asked.by.check(target)?;
+            return create_there(&RemoteServer::new(address, output)?, asked, output);
+        }
+    };
     let scope = Scope::parse(&asked.scope, asked.pipelines.clone());
     let made = scope.and_then(|scope| Token::mint(&asked.name, scope));
     let (text, mut token) =
@@ -64,22 +78,46 @@ fn create(directory: &Path, asked: &TokenCreate, output: &mut Output) -> Result<
     if let Some(refused) = answer.as_ref().filter(|answer| !answer.accepted) {
         return Err(Failure::refused(inbox::reason(&refused.result), ""));
     }
-    let is_applied = answer.is_some();
-    if asked.sending.json {
-        output.json(&json!({ "id": id, "token": text, "applied": is_applied }))?;
-    } else {
-        writeln!(output.out, "{text}")?;
-        writeln!(output.err, "this is token {id}: copy it now, it is not shown again")?;
-    }
-    Ok(if is_applied { SUCCESS } else { ACCEPTED })
+    let made = NewTokenAnswer { id, token: text, applied: answer.is_some() };
+    print_made(&made, asked.sending, output)
 }
 
-fn list(directory: &Path, form: Form, output: &mut Output) -> Result<u8, Failure> {
-    let ledger = Ledger::open(directory)?;
+/// Has a server make one.
+fn create_there(
+    server: &RemoteServer,
+    asked: &TokenCreate,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    let expires_at = asked.expires.and_then(|length| clock::now().saturating_add(length).ok());
+    let request = TokenRequest {
+        name: asked.name.clone(),
+        scope: asked.scope.clone(),
+        pipelines: asked.pipelines.clone(),
+        expires_at,
+    };
+    let change = route::post(path(&["tokens"]), &request);
+    let made: NewTokenAnswer = server.change_for(&change, asked.sending.wait)?;
+    print_made(&made, asked.sending, output)
+}
+
+/// Prints a token, the only time.
+fn print_made(made: &NewTokenAnswer, sending: Sending, output: &mut Output) -> Result<u8, Failure> {
+    let NewTokenAnswer { id, token, applied } = made;
+    if sending.json {
+        output.json(&json!({ "id": id, "token": token, "applied": applied }))?;
+    } else {
+        writeln!(output.out, "{token}")?;
+        writeln!(output.err, "this is token {id}: copy it now, it is not shown again")?;
+    }
+    Ok(if *applied { SUCCESS } else { ACCEPTED })
+}
+
+fn list(target: &Target, form: Form, output: &mut Output) -> Result<u8, Failure> {
+    let source = Source::open(target, output)?;
     let mut asked = PageQuery { after: None, limit: Some(LIMIT_MAX) };
     let mut tokens = Vec::new();
     loop {
-        let page = block_on(ledger.reader().tokens(&asked))?;
+        let page = source.tokens(&asked)?;
         tokens.extend(page.items);
         asked.after = page.next;
         if asked.after.is_none() {

@@ -1,26 +1,26 @@
 //! `interlock wait`: until a run or a slot has ended.
 
-use std::{io::Write as _, path::Path, thread, time::Duration};
+use std::{io::Write as _, thread, time::Duration};
 
-use interlock_core::id::{PipelineId, SlotKey};
-use interlock_store::{RunKey, story};
+use interlock_answers::table;
+use interlock_core::{id::SlotKey, run::RunState};
 use jiff::SignedDuration;
 
-use super::logs;
 use crate::{
     exit::{ACCEPTED, Failure, PROBLEMS, SUCCESS},
-    ledger::Ledger,
     output::Output,
-    project,
-    slot_name::{self, Typed},
+    source::Source,
+    target::Target,
 };
 
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The same of what a server is asked about.
+const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// What is waited for.
 enum Awaited {
-    Run(PipelineId, RunKey),
+    Run(String),
     Slot(SlotKey),
 }
 
@@ -33,16 +33,20 @@ enum Look {
 }
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     what: &str,
     timeout: Option<SignedDuration>,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let ledger = Ledger::open(directory)?;
-    let awaited = find(directory, &ledger, what)?;
+    let source = Source::open(target, output)?;
+    let awaited = find(&source, what)?;
+    let pause = match source {
+        Source::Project(_) => LOOK_EVERY,
+        Source::Server(_) => ASK_EVERY,
+    };
     let mut waited = Duration::ZERO;
     loop {
-        match awaited.look(&ledger)? {
+        match awaited.look(&source)? {
             Look::Ended { how, code } => {
                 writeln!(output.out, "{what} is {how}")?;
                 return Ok(code);
@@ -53,8 +57,8 @@ pub(super) fn run(
             }
             Look::Open(_) => {}
         }
-        thread::sleep(LOOK_EVERY);
-        waited += LOOK_EVERY;
+        thread::sleep(pause);
+        waited += pause;
     }
 }
 
@@ -62,10 +66,9 @@ fn is_over(waited: Duration, timeout: SignedDuration) -> bool {
     SignedDuration::try_from(waited).is_ok_and(|waited| waited >= timeout)
 }
 
-fn find(directory: &Path, ledger: &Ledger, what: &str) -> Result<Awaited, Failure> {
+fn find(source: &Source, what: &str) -> Result<Awaited, Failure> {
     if what.contains('~') {
-        let (pipeline, key, _) = logs::find(ledger, what)?;
-        return Ok(Awaited::Run(pipeline, key));
+        return Ok(Awaited::Run(source.run(what)?.id));
     }
     let Some((pipeline, slot)) = what.split_once('/') else {
         return Err(Failure::usage(
@@ -73,47 +76,36 @@ fn find(directory: &Path, ledger: &Ledger, what: &str) -> Result<Awaited, Failur
             "Write a run's id, or a slot such as `orders/daily/2026-02-25T09:00:00Z`.",
         ));
     };
-    let pipeline = ledger.known(directory, pipeline)?;
-    let loaded = project::load(directory)?;
-    let typed = Typed::parse(&pipeline, slot)?;
-    Ok(Awaited::Slot(slot_name::resolve(&loaded, ledger, &pipeline, &typed)?))
+    let pipeline = source.known(pipeline)?;
+    Ok(Awaited::Slot(source.slot_of(&pipeline, slot)?))
 }
 
 impl Awaited {
-    fn look(&self, ledger: &Ledger) -> Result<Look, Failure> {
+    fn look(&self, source: &Source) -> Result<Look, Failure> {
         match self {
-            Self::Run(pipeline, key) => {
-                let Some(record) = ledger.run(pipeline, key)? else {
-                    return Ok(Look::Ended { how: "gone".to_owned(), code: PROBLEMS });
-                };
-                let state =
-                    record.state().map_err(|error| Failure::failed(error.to_string(), ""))?;
-                let how = record.status;
-                Ok(if state.is_terminal() {
-                    ended(how.to_string(), "COMPLETED")
-                } else {
-                    Look::Open(how.to_string())
-                })
-            }
-            Self::Slot(key) => look_at_slot(ledger, key),
+            Self::Run(id) => look_at_run(source, id),
+            Self::Slot(key) => Ok(match source.slot(key)? {
+                Some(slot) if slot.state == "closed" => {
+                    ended(table::slot_state(&slot), "completed")
+                }
+                Some(slot) => Look::Open(table::slot_state(&slot)),
+                None => Look::Open("not recorded".to_owned()),
+            }),
         }
     }
 }
 
-fn look_at_slot(ledger: &Ledger, key: &SlotKey) -> Result<Look, Failure> {
-    let SlotKey { pipeline, schedule, nominal } = key;
-    if let Some(slot) = ledger.slot(pipeline, schedule, *nominal)? {
-        let state = story::slot_state(&slot);
-        return Ok(if slot.is_open() { Look::Open(state) } else { ended(state, "completed") });
-    }
-    let rows = ledger.rows_at(pipeline, *nominal)?;
-    let span = rows.into_iter().find(|row| row.schedule == *schedule);
-    Ok(match span.map(|row| row.entry) {
-        Some(interlock_store::LedgerEntry::Span(span)) => {
-            ended(story::span_state(&span), "completed")
+fn look_at_run(source: &Source, id: &str) -> Result<Look, Failure> {
+    let run = match source.run(id) {
+        Ok(run) => run,
+        Err(failure) if failure.exit_code() == PROBLEMS => {
+            return Ok(Look::Ended { how: "gone".to_owned(), code: PROBLEMS });
         }
-        _ => Look::Open("not recorded".to_owned()),
-    })
+        Err(failure) => return Err(failure),
+    };
+    let state =
+        RunState::parse(&run.status).map_err(|error| Failure::failed(error.message, error.help))?;
+    Ok(if state.is_terminal() { ended(run.status, "COMPLETED") } else { Look::Open(run.status) })
 }
 
 fn ended(how: String, good: &str) -> Look {

@@ -1,30 +1,31 @@
 //! `interlock watermark`: how far schedules are recorded.
 
-use std::{io::Write as _, path::Path};
+use std::io::Write as _;
 
 use interlock_answers::{
     LIMIT_MAX,
     model::watermark::{WatermarkAnswer, WatermarksQuery},
 };
-use interlock_store::block_on;
 use serde_json::to_value;
 
-use crate::{arguments::WatermarkCommand, exit::Failure, ledger::Ledger, output::Output};
+use crate::{
+    arguments::WatermarkCommand, exit::Failure, output::Output, source::Source, target::Target,
+};
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     command: &WatermarkCommand,
     output: &mut Output,
 ) -> Result<u8, Failure> {
     let WatermarkCommand::Show { pipeline, json } = command;
-    let ledger = Ledger::open(directory)?;
-    let only = pipeline.as_ref().map(|name| ledger.known(directory, name)).transpose()?;
+    let source = Source::open(target, output)?;
+    let only = pipeline.as_ref().map(|name| source.known(name)).transpose()?;
     let asked = WatermarksQuery {
         pipeline: only.as_ref().map(ToString::to_string),
         limit: Some(LIMIT_MAX),
         ..WatermarksQuery::default()
     };
-    let mut marks = all(&ledger, asked)?;
+    let mut marks = all(&source, asked)?;
     marks.sort_unstable();
     if *json {
         output.json(&to_value(&marks).unwrap_or_default())?;
@@ -34,13 +35,13 @@ pub(super) fn run(
         let rows: Vec<_> = marks.into_iter().map(row).collect();
         output.table(["PIPELINE", "SCHEDULE", "RECORDED UP TO"], &rows)?;
     }
-    ledger.conclude(only.as_ref(), output)
+    source.conclude(only.as_ref(), output)
 }
 
-fn all(ledger: &Ledger, mut asked: WatermarksQuery) -> Result<Vec<WatermarkAnswer>, Failure> {
+fn all(source: &Source, mut asked: WatermarksQuery) -> Result<Vec<WatermarkAnswer>, Failure> {
     let mut marks = Vec::new();
     loop {
-        let page = block_on(ledger.reader().watermarks(&asked))?;
+        let page = source.watermarks(&asked)?;
         marks.extend(page.items);
         asked.after = page.next;
         if asked.after.is_none() {

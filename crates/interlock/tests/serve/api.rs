@@ -1,5 +1,6 @@
 //! The API over real connections, against a daemon at work: what it answers is what the commands print.
 
+mod anywhere;
 mod contract;
 mod doctor;
 mod events;

@@ -6,11 +6,16 @@ use std::{
     time::Duration,
 };
 
-use interlock_answers::{backfill_answer, backfill_eta};
+use interlock_answers::{
+    backfill_answer,
+    model::{backfill::BackfillAnswer, page::PageQuery},
+};
+use interlock_core::id::PipelineId;
 use interlock_store::{
     BackfillRow,
-    record::{AppliedRecord, BackfillRecord, InboxRecord},
+    record::{AppliedRecord, InboxRecord},
 };
+use jiff::SignedDuration;
 use serde_json::to_value;
 
 use crate::{
@@ -21,11 +26,15 @@ use crate::{
     inbox::Inbox,
     narrator::Told,
     output::Output,
+    remote::{RemoteServer, query::path},
+    source::RequestSource,
     writer::Writing,
 };
 
 /// How often is looked at what somebody else drives.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The same of what a server drives.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 /// How wide the bar is.
 const WIDTH: u64 = 30;
 
@@ -44,13 +53,17 @@ pub(super) fn run(
             alone.pass()?;
             let answer = inbox.applied(&request)?;
             return match answer.as_ref().and_then(number) {
-                Some(number) => Following::new(inbox, number, sending).here(alone, output),
+                Some(number) => {
+                    Following::new(Place::Here(inbox), number, sending).here((inbox, alone), output)
+                }
                 None => inbox.print(&request, answer.as_ref(), output),
             };
         }
         let answer = inbox.applied(&request)?;
         match answer.as_ref().and_then(number) {
-            Some(number) => return Following::new(inbox, number, sending).watched(output),
+            Some(number) => {
+                return Following::new(Place::Here(inbox), number, sending).watched(output);
+            }
             None if answer.is_some() || looked >= looks => {
                 return inbox.print(&request, answer.as_ref(), output);
             }
@@ -64,21 +77,27 @@ pub(super) fn run(
 
 /// Follows one that was started before: `serve` drives it, else this process.
 pub(super) fn attach(
-    inbox: &Inbox,
+    requests: &RequestSource,
     number: u64,
     sending: Sending,
     output: &mut Output,
 ) -> Result<u8, Failure> {
+    let inbox = match requests {
+        RequestSource::Inbox(inbox) => inbox,
+        RequestSource::Server(inbox) => {
+            return there((inbox.server()?, &inbox.pipeline), number, sending, output);
+        }
+    };
     let name = &inbox.pipeline;
     let Some(record) = inbox.ledger.backfill(name, number)? else {
         return Err(Failure::refused(format!("{name} has no backfill {number}"), ""));
     };
-    let following = Following::new(inbox, number, sending);
+    let following = Following::new(Place::Here(inbox), number, sending);
     if !record.is_unfinished() || inbox.ledger.is_served() {
         return following.watched(output);
     }
     match inbox.alone(&format!("interlock backfill {name}"))? {
-        Some(alone) => following.here(alone, output),
+        Some(alone) => following.here((inbox, alone), output),
         None => Err(Failure::refused(
             format!("backfill {number} waits: another process has the ledger"),
             "Try again when that one has ended, or start `interlock serve`.",
@@ -86,13 +105,50 @@ pub(super) fn attach(
     }
 }
 
-fn number(answer: &AppliedRecord) -> Option<u64> {
+/// Follows one that a server drives.
+pub(super) fn there(
+    (server, pipeline): (&RemoteServer, &PipelineId),
+    number: u64,
+    sending: Sending,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    Following::new(Place::There { server, pipeline }, number, sending).watched(output)
+}
+
+pub(super) fn number(answer: &AppliedRecord) -> Option<u64> {
     answer.result.get("backfill").filter(|_| answer.accepted)?.as_u64()
+}
+
+/// Where a backfill is.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Here(&'a Inbox),
+    There { server: &'a RemoteServer, pipeline: &'a PipelineId },
+}
+
+impl Place<'_> {
+    /// How far it is.
+    fn look(self, number: u64) -> Result<BackfillAnswer, Failure> {
+        let found = match self {
+            Self::Here(inbox) => {
+                let pipeline = inbox.pipeline.clone();
+                inbox.ledger.backfill(&pipeline, number)?.map(|record| {
+                    let row = BackfillRow { pipeline, number, record, revision: 0 };
+                    backfill_answer(&row, clock::now())
+                })
+            }
+            Self::There { server, pipeline } => {
+                let parts = ["pipelines", pipeline.as_str(), "backfills", &number.to_string()];
+                server.find(&path(&parts), &PageQuery::default())?
+            }
+        };
+        found.ok_or_else(|| Failure::refused(format!("there is no backfill {number}"), ""))
+    }
 }
 
 /// A backfill on its way to its end.
 struct Following<'a> {
-    inbox: &'a Inbox,
+    place: Place<'a>,
     number: u64,
     sending: Sending,
     /// What was said last.
@@ -100,24 +156,28 @@ struct Following<'a> {
 }
 
 impl<'a> Following<'a> {
-    fn new(inbox: &'a Inbox, number: u64, sending: Sending) -> Self {
-        Self { inbox, number, sending, said: None }
+    fn new(place: Place<'a>, number: u64, sending: Sending) -> Self {
+        Self { place, number, sending, said: None }
     }
 
     /// Somebody else drives it.
     fn watched(mut self, output: &mut Output) -> Result<u8, Failure> {
+        let pause = match self.place {
+            Place::Here(_) => LOOK_EVERY,
+            Place::There { .. } => ASK_EVERY,
+        };
         while self.tell(output)? == Told::Open {
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(pause);
         }
         self.end(output)
     }
 
     /// This process drives it.
-    fn here(mut self, alone: Alone, output: &mut Output) -> Result<u8, Failure> {
+    fn here(mut self, (inbox, alone): (&Inbox, Alone), output: &mut Output) -> Result<u8, Failure> {
         match alone.drive_backfill(self.number, || self.tell(output))? {
             Driven::Ended => self.end(output),
             Driven::Left | Driven::Started => {
-                let (name, number) = (&self.inbox.pipeline, self.number);
+                let (name, number) = (&inbox.pipeline, self.number);
                 writeln!(
                     output.err,
                     "left as it is: `interlock serve`, or `interlock backfill follow {name} {number}`, takes it up"
@@ -127,20 +187,15 @@ impl<'a> Following<'a> {
         }
     }
 
-    fn record(&self) -> Result<BackfillRecord, Failure> {
-        let found = self.inbox.ledger.backfill(&self.inbox.pipeline, self.number)?;
-        found.ok_or_else(|| Failure::failed(format!("backfill {} is gone", self.number), ""))
-    }
-
     /// Says how far it is, if that is new.
     fn tell(&mut self, output: &mut Output) -> Result<Told, Failure> {
-        let record = self.record()?;
-        let told = if record.is_unfinished() { Told::Open } else { Told::Ended };
+        let answer = self.place.look(self.number)?;
+        let told = if is_unfinished(&answer) { Told::Open } else { Told::Ended };
         if self.sending.json {
             return Ok(told);
         }
         let is_terminal = io::stderr().is_terminal();
-        let line = if is_terminal { bar(&record) } else { words(self.number, &record) };
+        let line = if is_terminal { bar(&answer) } else { words(&answer) };
         if self.said.as_ref() == Some(&line) {
             return Ok(told);
         }
@@ -158,23 +213,28 @@ impl<'a> Following<'a> {
     }
 
     fn end(&self, output: &mut Output) -> Result<u8, Failure> {
-        let record = self.record()?;
-        let is_well = record.state == "done" && record.counts.ended() == record.counts.completed;
+        let answer = self.place.look(self.number)?;
+        let is_well = answer.state == "done" && ended(&answer) == answer.completed;
         if self.sending.json {
-            let pipeline = self.inbox.pipeline.clone();
-            let row = BackfillRow { pipeline, number: self.number, record, revision: 0 };
-            let answer = backfill_answer(&row, clock::now());
             output.json(&to_value(answer).unwrap_or_default())?;
         }
         Ok(if is_well { SUCCESS } else { PROBLEMS })
     }
 }
 
-fn sum(record: &BackfillRecord) -> String {
-    let counts = record.counts;
-    let mut sum = format!("{}/{} completed", counts.completed, record.total);
+fn is_unfinished(answer: &BackfillAnswer) -> bool {
+    answer.ended_at.is_none() && matches!(answer.state.as_str(), "running" | "paused")
+}
+
+/// How many of its slots have ended.
+fn ended(answer: &BackfillAnswer) -> u64 {
+    answer.completed + answer.failed + answer.cancelled + answer.skipped
+}
+
+fn sum(answer: &BackfillAnswer) -> String {
+    let mut sum = format!("{}/{} completed", answer.completed, answer.total);
     for (count, word) in
-        [(counts.failed, "failed"), (counts.cancelled, "cancelled"), (counts.skipped, "skipped")]
+        [(answer.failed, "failed"), (answer.cancelled, "cancelled"), (answer.skipped, "skipped")]
     {
         if count > 0 {
             sum = format!("{sum}, {count} {word}");
@@ -183,20 +243,22 @@ fn sum(record: &BackfillRecord) -> String {
     sum
 }
 
-fn bar(record: &BackfillRecord) -> String {
-    let ended = record.counts.ended().min(record.total);
-    let done = (ended * WIDTH).checked_div(record.total).unwrap_or(WIDTH) as usize;
-    let left = backfill_eta(record, clock::now()).map(|eta| format!(", {eta:#} left"));
+fn bar(answer: &BackfillAnswer) -> String {
+    let ended = ended(answer).min(answer.total);
+    let done = (ended * WIDTH).checked_div(answer.total).unwrap_or(WIDTH) as usize;
+    let left = answer.eta_seconds.map(SignedDuration::from_secs);
+    let left = left.map(|eta| format!(", {eta:#} left"));
     let (full, empty) = ("#".repeat(done), "-".repeat(WIDTH as usize - done));
-    format!("[{full}{empty}] {} {}{}", record.state, sum(record), left.unwrap_or_default())
+    format!("[{full}{empty}] {} {}{}", answer.state, sum(answer), left.unwrap_or_default())
 }
 
 /// A line for each hundredth of it.
-fn words(number: u64, record: &BackfillRecord) -> String {
-    let step = (record.total / 100).max(1);
-    if record.is_unfinished() {
-        let ended = record.counts.ended() / step * step;
-        return format!("backfill {number} is {}, {ended} of {} ended", record.state, record.total);
+fn words(answer: &BackfillAnswer) -> String {
+    let number = answer.id;
+    let step = (answer.total / 100).max(1);
+    if is_unfinished(answer) {
+        let ended = ended(answer) / step * step;
+        return format!("backfill {number} is {}, {ended} of {} ended", answer.state, answer.total);
     }
-    format!("backfill {number} is {}: {}", record.state, sum(record))
+    format!("backfill {number} is {}: {}", answer.state, sum(answer))
 }

@@ -6,10 +6,12 @@ use std::{
 };
 
 use interlock_answers::{BackfillPlan, Reader, model::plan::BackfillPlanRequest};
-use interlock_core::{backfill::has_slots, pipeline::Pipeline};
+use interlock_core::{backfill::has_slots, pipeline::Pipeline, zone::Zone};
 use interlock_store::{block_on, record::BackfillRecord};
 use jiff::Timestamp;
 use serde_json::to_value;
+
+mod there;
 
 use super::follow;
 use crate::{
@@ -20,33 +22,26 @@ use crate::{
     ledger::Ledger,
     output::Output,
     project, slot_name,
+    target::Target,
 };
 
 /// More slots than this are asked about.
 const UNASKED_MAX: usize = 10_000;
 
 pub(super) fn run(
-    directory: &Path,
+    target: &Target,
     asked: &BackfillStart,
     output: &mut Output,
 ) -> Result<u8, Failure> {
+    let directory: &Path = match target {
+        Target::Project(directory) => directory,
+        Target::Server(address) => return there::run(address, asked, output),
+    };
     let loaded = project::load(directory)?;
     let spec = project::pipeline(&loaded, &asked.pipeline)?;
     let now = clock::now();
     let zone = slot_name::common_zone(spec, &asked.schedules);
-    let (from, to) = (asked.from.at(now, &zone), asked.to.at(now, &zone));
-    if from >= to {
-        let local = |at: Timestamp| {
-            let local = at.to_zoned(zone.time_zone().clone());
-            local.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
-        };
-        let (from, to) = (local(from), local(to));
-        return Err(Failure::usage(
-            format!("`--from` ({from}) is not before `--to` ({to})"),
-            format!("Without a zone of their own they are times in {}.", zone.name()),
-        ));
-    }
-    let wanted = request(asked, from, to);
+    let wanted = request(asked, now, &zone)?;
     let ledger = Ledger::open_or_empty(directory)?;
     let reader = Reader { now, ..ledger.reader() };
     let record = block_on(reader.backfill_record(spec, &wanted))?;
@@ -60,7 +55,7 @@ pub(super) fn run(
         return Ok(SUCCESS);
     }
     if plan.total == 0 {
-        return Err(none_would_run(&plan));
+        return Err(none_would_run(plan.slots, plan.owed()));
     }
     let by = environment::variable("USER").or_else(|| environment::variable("LOGNAME"));
     let request = wanted.to_inbox(&by.unwrap_or_default(), Some(&plan));
@@ -80,8 +75,8 @@ pub(super) fn run(
     Ok(code)
 }
 
-fn none_would_run(plan: &BackfillPlan) -> Failure {
-    let (slots, owed) = (plan.slots, plan.owed());
+/// Why nothing would run, of so many slots, of which so many are owed.
+fn none_would_run(slots: u64, owed: u64) -> Failure {
     let what = match slots {
         0 => "there are no slots in the range".to_owned(),
         1 => "the slot in the range would not run".to_owned(),
@@ -99,8 +94,25 @@ fn none_would_run(plan: &BackfillPlan) -> Failure {
     Failure::refused(what, help)
 }
 
-fn request(asked: &BackfillStart, from: Timestamp, to: Timestamp) -> BackfillPlanRequest {
-    BackfillPlanRequest {
+/// What is asked for; times without an offset are those of a zone.
+fn request(
+    asked: &BackfillStart,
+    now: Timestamp,
+    zone: &Zone,
+) -> Result<BackfillPlanRequest, Failure> {
+    let (from, to) = (asked.from.at(now, zone), asked.to.at(now, zone));
+    if from >= to {
+        let local = |at: Timestamp| {
+            let local = at.to_zoned(zone.time_zone().clone());
+            local.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
+        };
+        let (from, to) = (local(from), local(to));
+        return Err(Failure::usage(
+            format!("`--from` ({from}) is not before `--to` ({to})"),
+            format!("Without a zone of their own they are times in {}.", zone.name()),
+        ));
+    }
+    Ok(BackfillPlanRequest {
         from,
         to,
         schedules: asked.schedules.clone(),
@@ -109,7 +121,7 @@ fn request(asked: &BackfillStart, from: Timestamp, to: Timestamp) -> BackfillPla
         concurrency: asked.concurrency,
         reason: asked.reason.clone(),
         assume_missing: asked.assume_missing,
-    }
+    })
 }
 
 /// Asks about a very long range; a script must say so beforehand.
@@ -126,8 +138,16 @@ fn agreed(
     if meant.map(count).sum::<usize>() <= UNASKED_MAX {
         return Ok(true);
     }
-    let message =
-        format!("there are more than {UNASKED_MAX} slots from {} to {}", record.from, record.to);
+    confirmed((record.from, record.to), asked, output)
+}
+
+/// Asks whether so much is meant.
+fn confirmed(
+    (from, to): (Timestamp, Timestamp),
+    asked: &BackfillStart,
+    output: &mut Output,
+) -> Result<bool, Failure> {
+    let message = format!("there are more than {UNASKED_MAX} slots from {from} to {to}");
     if asked.sending.json || !io::stdin().is_terminal() {
         let help = "Say `--yes` if that is meant; `--dry-run` shows what would run.";
         return Err(Failure::usage(message, help));

@@ -39,12 +39,7 @@ pub(super) fn run(
     asked: &HandleIncident,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    if !asked.filter.is_set() {
-        return Err(Failure::usage(
-            "no incident is named",
-            "Name one by its key, or those that match `--pipeline`, `--kind`, `--owner`, `--label` or `--upstream`; `interlock incidents` lists them.",
-        ));
-    }
+    check_filter(asked)?;
     let ledger = Ledger::open(directory)?;
     let matching = Matching::of(directory, &ledger, &asked.filter)?;
     let mut rows = ledger.open_incidents(matching.pipeline.as_ref())?;
@@ -56,7 +51,7 @@ pub(super) fn run(
     if rows.is_empty() {
         return report(&Applied::default(), hand, asked, output);
     }
-    if !is_agreed(hand, asked, &rows, output)? {
+    if !is_agreed(hand, asked, rows.len(), output)? {
         writeln!(output.err, "nothing was done")?;
         return Ok(SUCCESS);
     }
@@ -70,6 +65,17 @@ pub(super) fn run(
     ledger.post_all(&requests)?;
     let applied = applied(directory, &ledger, requests, asked)?;
     report(&applied, hand, asked, output)
+}
+
+/// Refuses a command that names neither an incident nor a filter.
+pub(super) fn check_filter(asked: &HandleIncident) -> Result<(), Failure> {
+    if asked.filter.is_set() {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        "no incident is named",
+        "Name one by its key, or those that match `--pipeline`, `--kind`, `--owner`, `--label` or `--upstream`; `interlock incidents` lists them.",
+    ))
 }
 
 fn is_to_do(hand: Hand, (_, _, row): &StoredIncident) -> bool {
@@ -101,18 +107,18 @@ fn show(
 }
 
 /// Asks whether all of them are meant. A script must say so beforehand.
-fn is_agreed(
+pub(super) fn is_agreed(
     hand: Hand,
     asked: &HandleIncident,
-    rows: &[StoredIncident],
+    count: usize,
     output: &mut Output,
 ) -> Result<bool, Failure> {
     if asked.yes {
         return Ok(true);
     }
-    let incidents = counted(rows.len() as u64, "incident");
+    let incidents = counted(count as u64, "incident");
     if asked.sending.json || !io::stdin().is_terminal() {
-        let are = if rows.len() == 1 { "matches" } else { "match" };
+        let are = if count == 1 { "matches" } else { "match" };
         return Err(Failure::usage(
             format!("{incidents} {are}, and there is no terminal to ask at"),
             "Say `--yes` if all of them are meant; `--dry-run` lists them.",
@@ -127,12 +133,12 @@ fn is_agreed(
 
 /// What came of the requests.
 #[derive(Default)]
-struct Applied {
-    accepted: usize,
-    refused: Vec<(PendingRequest, AppliedRecord)>,
-    pending: Vec<PendingRequest>,
+pub(super) struct Applied {
+    pub(super) accepted: usize,
+    pub(super) refused: Vec<(PendingRequest, AppliedRecord)>,
+    pub(super) pending: Vec<PendingRequest>,
     /// Who will apply what is pending, in words.
-    who: &'static str,
+    pub(super) who: &'static str,
 }
 
 /// Waits for the answers; what no other process owns is applied here, until the time is over.
@@ -232,7 +238,7 @@ impl Applied {
     }
 }
 
-fn report(
+pub(super) fn report(
     found: &Applied,
     hand: Hand,
     asked: &HandleIncident,

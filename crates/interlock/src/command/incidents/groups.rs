@@ -1,10 +1,10 @@
 //! Open incidents, counted by what they have in common: what a person reads first when very many are open.
 
-use std::io::Write as _;
+use std::{cmp::Reverse, collections::BTreeMap, io::Write as _};
 
 use interlock_answers::{
     StoredIncident, group_incidents,
-    model::incident::{IncidentGroupAnswer, IncidentGrouping},
+    model::incident::{IncidentAnswer, IncidentGroupAnswer, IncidentGrouping},
 };
 use interlock_store::story::instant;
 use serde_json::to_value;
@@ -26,44 +26,8 @@ pub(super) struct Groups<'a> {
 
 impl Groups<'_> {
     pub(super) fn print(&self, output: &mut Output) -> Result<(), Failure> {
-        use IncidentGrouping::{Kind, Owner, Pipeline, Upstream};
-        let all = [Kind, Owner, Upstream, Pipeline];
-        let whats = match &self.asked.group_by {
-            Some(what) => all.into_iter().filter(|it| it.as_str() == what).collect(),
-            None => vec![Kind, Owner, Upstream],
-        };
-        if self.asked.json {
-            let all: Vec<_> = whats.into_iter().flat_map(|what| self.by(what)).collect();
-            return output.json(&to_value(&all).unwrap_or_default());
-        }
-        if self.rows.is_empty() {
-            writeln!(output.out, "no open incidents")?;
-            return Ok(());
-        }
-        let count = self.rows.len();
-        let (are, s) = if count == 1 { ("is", "") } else { ("are", "s") };
-        writeln!(
-            output.out,
-            "{count} incident{s} {are} open; `interlock incidents --all` lists each"
-        )?;
-        for what in whats {
-            let groups = self.by(what);
-            // Where no pipeline says anything, there is nothing to be seen by it.
-            if groups.iter().all(|group| group.value.is_none()) {
-                continue;
-            }
-            writeln!(output.out)?;
-            let lines: Vec<_> = groups.iter().take(GROUPS_MAX).map(group_row).collect();
-            let what = what.as_str();
-            let heading = what.to_ascii_uppercase();
-            let headings = [&heading, "COUNT", "FIRST", "LAST", "EXAMPLE", "LISTED BY"];
-            output.table(headings, &lines)?;
-            if groups.len() > GROUPS_MAX {
-                let more = groups.len() - GROUPS_MAX;
-                writeln!(output.out, "and {more} more; `--group-by {what} --json` has all")?;
-            }
-        }
-        Ok(())
+        let groups = groupings(self.asked).into_iter().map(|what| (what, self.by(what)));
+        print(self.rows.len(), &groups.collect::<Vec<_>>(), self.asked, output)
     }
 
     /// The groups of a sort, the largest first.
@@ -86,6 +50,80 @@ impl Groups<'_> {
             },
         }
     }
+}
+
+/// By what is counted.
+pub(super) fn groupings(asked: &ListIncidents) -> Vec<IncidentGrouping> {
+    use IncidentGrouping::{Kind, Owner, Pipeline, Upstream};
+    let all = [Kind, Owner, Upstream, Pipeline];
+    match &asked.group_by {
+        Some(what) => all.into_iter().filter(|it| it.as_str() == what).collect(),
+        None => vec![Kind, Owner, Upstream],
+    }
+}
+
+/// The groups of what a server answered, where it could not count them itself because a filter was given.
+pub(super) fn group_answers(
+    by: IncidentGrouping,
+    found: &[IncidentAnswer],
+    values: impl Fn(&IncidentAnswer) -> Vec<Option<String>>,
+) -> Vec<IncidentGroupAnswer> {
+    let mut groups: BTreeMap<Option<String>, IncidentGroupAnswer> = BTreeMap::new();
+    for incident in found {
+        for value in values(incident) {
+            let at = incident.opened_at;
+            let group = groups.entry(value.clone()).or_insert_with(|| IncidentGroupAnswer {
+                by,
+                value,
+                count: 0,
+                first_opened_at: at,
+                last_opened_at: at,
+                example: incident.pipeline.clone(),
+            });
+            group.count += 1;
+            group.first_opened_at = group.first_opened_at.min(at);
+            group.last_opened_at = group.last_opened_at.max(at);
+        }
+    }
+    let mut groups: Vec<_> = groups.into_values().collect();
+    groups.sort_by_key(|group| Reverse(group.count));
+    groups
+}
+
+/// Prints so many open incidents in their groups, sort by sort.
+pub(super) fn print(
+    count: usize,
+    all: &[(IncidentGrouping, Vec<IncidentGroupAnswer>)],
+    asked: &ListIncidents,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    if asked.json {
+        let all: Vec<_> = all.iter().flat_map(|(_, groups)| groups).collect();
+        return output.json(&to_value(&all).unwrap_or_default());
+    }
+    if count == 0 {
+        writeln!(output.out, "no open incidents")?;
+        return Ok(());
+    }
+    let (are, s) = if count == 1 { ("is", "") } else { ("are", "s") };
+    writeln!(output.out, "{count} incident{s} {are} open; `interlock incidents --all` lists each")?;
+    for (what, groups) in all {
+        // Where no pipeline says anything, there is nothing to be seen by it.
+        if groups.iter().all(|group| group.value.is_none()) {
+            continue;
+        }
+        writeln!(output.out)?;
+        let lines: Vec<_> = groups.iter().take(GROUPS_MAX).map(group_row).collect();
+        let what = what.as_str();
+        let heading = what.to_ascii_uppercase();
+        let headings = [&heading, "COUNT", "FIRST", "LAST", "EXAMPLE", "LISTED BY"];
+        output.table(headings, &lines)?;
+        if groups.len() > GROUPS_MAX {
+            let more = groups.len() - GROUPS_MAX;
+            writeln!(output.out, "and {more} more; `--group-by {what} --json` has all")?;
+        }
+    }
+    Ok(())
 }
 
 fn group_row(group: &IncidentGroupAnswer) -> [String; 6] {

@@ -30,6 +30,7 @@ use crate::{
     exit::{Failure, SUCCESS},
     output::Output,
     place::{self, Place},
+    progress::Progress,
     writer,
 };
 
@@ -61,7 +62,7 @@ pub(super) fn run((from, to): (&Path, &Path), output: &mut Output) -> Result<u8,
     let to = End::open((to, &interrupt), |place| place.open_writer(WHAT, Duration::ZERO))?;
     refuse_full(&to)?;
     to.mark()?;
-    let carried = carry_and_compare(&from, &to)?;
+    let carried = carry_and_compare(&from, &to, output)?;
     // Before the target may be served: the one that is left never is again.
     let moved = fact(serde_json::json!({ "to": to.place.to_string() }));
     from.change(Change::Put(mark(MOVED_KEY), Expect::Any, moved))?;
@@ -235,9 +236,13 @@ fn refuse_full(to: &End) -> Result<(), Failure> {
 }
 
 /// Does the work. Whatever stops it, the source is as it was, and the target is to be emptied.
-fn carry_and_compare(from: &End, to: &End) -> Result<BTreeMap<&'static str, usize>, Failure> {
-    let done = carry(from, to).and_then(|carried| {
-        compare(from, to)?;
+fn carry_and_compare(
+    from: &End,
+    to: &End,
+    output: &mut Output,
+) -> Result<BTreeMap<&'static str, usize>, Failure> {
+    let done = carry(from, to, output).and_then(|carried| {
+        compare((from, to), carried.values().sum::<usize>() as u64, output)?;
         from.go_on()?;
         to.go_on()?;
         Ok(carried)
@@ -256,8 +261,14 @@ fn carry_and_compare(from: &End, to: &End) -> Result<BTreeMap<&'static str, usiz
 }
 
 /// Carries everything over; how many there were of each kind.
-fn carry(from: &End, to: &End) -> Result<BTreeMap<&'static str, usize>, Failure> {
+fn carry(
+    from: &End,
+    to: &End,
+    output: &mut Output,
+) -> Result<BTreeMap<&'static str, usize>, Failure> {
     let mut carried = BTreeMap::new();
+    // How many there are is known when all were read.
+    let mut progress = Progress::unbounded("things copied");
     from.each(|freight| {
         for row in &freight.rows {
             *carried.entry(row.key.kind()).or_insert(0) += 1;
@@ -265,13 +276,18 @@ fn carry(from: &End, to: &End) -> Result<BTreeMap<&'static str, usize>, Failure>
         *carried.entry("event").or_insert(0) += freight.events.len();
         *carried.entry("inbox").or_insert(0) += freight.inbox.len();
         to.go_on()?;
-        Ok(block_on(to.store.import(freight))?)
+        block_on(to.store.import(freight))?;
+        progress.step(carried.values().sum::<usize>() as u64, output)
     })?;
+    progress.finish(output)?;
     Ok(carried)
 }
 
 /// What a store holds, as hashes: of the address and of the content of each thing.
-fn digest(end: &End) -> Result<BTreeMap<u64, u64>, Failure> {
+fn digest(
+    end: &End,
+    mut looked_at: impl FnMut(u64) -> Result<(), Failure>,
+) -> Result<BTreeMap<u64, u64>, Failure> {
     let mut held = BTreeMap::new();
     let mut keep = |address: String, content: String| {
         held.insert(fnv1a(address.as_bytes()), fnv1a(content.as_bytes()));
@@ -288,14 +304,21 @@ fn digest(end: &End) -> Result<BTreeMap<u64, u64>, Failure> {
             let content = format!("{place} {} {}", entry.received_at, entry.record.encode());
             keep(format!("inbox {} {}", entry.pipeline, entry.key), content);
         }
-        Ok(())
+        looked_at((freight.rows.len() + freight.events.len() + freight.inbox.len()) as u64)
     })?;
     Ok(held)
 }
 
 /// Compares both ends: what is missing, what is too much, what is not the same.
-fn compare(from: &End, to: &End) -> Result<(), Failure> {
-    let (source, target) = (digest(from)?, digest(to)?);
+fn compare((from, to): (&End, &End), count: u64, output: &mut Output) -> Result<(), Failure> {
+    let mut progress = Progress::of("things compared", 2 * count);
+    let mut compared = 0;
+    let mut looked_at = |some: u64| {
+        compared += some;
+        progress.step(compared, output)
+    };
+    let (source, target) = (digest(from, &mut looked_at)?, digest(to, &mut looked_at)?);
+    progress.finish(output)?;
     let missing = source.keys().filter(|key| !target.contains_key(key)).count();
     let extra = target.keys().filter(|key| !source.contains_key(key)).count();
     let differs = |(key, content): &(&u64, &u64)| target.get(key).is_some_and(|it| it != *content);
