@@ -48,6 +48,7 @@ mod bad_input;
 mod checker;
 mod container;
 mod deaf;
+mod displaced;
 mod endings;
 mod exec;
 mod frozen;
