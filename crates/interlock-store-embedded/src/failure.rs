@@ -148,12 +148,16 @@ impl Health {
         self.poison.get().map_or(Ok(()), |why| Err(refusal(why)))
     }
 
+    /// Nothing may be done with the file any more, for this reason; the first reason is the one to look at.
+    pub(crate) fn stop(&self, why: String) {
+        self.poison.get_or_init(|| why);
+    }
+
     /// Says what a failure means, and stops everything if it must.
     pub(crate) fn diagnose(&self, failure: Failure) -> Trouble {
         let trouble = Trouble::of(failure, &self.path);
         if trouble.severity == Severity::Fatal {
-            // The first reason is the one to look at.
-            self.poison.get_or_init(|| trouble.message.clone());
+            self.stop(trouble.message.clone());
         }
         trouble
     }

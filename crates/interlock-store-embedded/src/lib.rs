@@ -24,6 +24,7 @@ mod answer;
 mod apply;
 mod failure;
 mod file;
+mod file_guard;
 mod glance;
 mod instances;
 mod lease;

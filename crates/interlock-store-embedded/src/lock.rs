@@ -5,9 +5,9 @@
 
 use std::{
     fmt,
-    fs::{self, File, TryLockError},
+    fs::{self, File, Metadata, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// The right to write. It ends when this is dropped.
 #[derive(Debug)]
 pub struct DaemonLock {
-    _file: File,
+    file: File,
 }
 
 /// What came of trying to take the lock.
@@ -48,13 +48,23 @@ pub struct LockHolder {
 }
 
 impl DaemonLock {
+    /// Where the lock of a folder is.
+    pub(crate) fn path(folder: &Path) -> PathBuf {
+        folder.join(FILE_NAME)
+    }
+
+    /// Which file is locked, whatever its path leads to now.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
+    }
+
     /// Takes the lock of a folder, or says who has it. `what` is what the file calls this process.
     pub(crate) fn take(folder: &Path, what: &str) -> Result<Self, StoreError> {
         match Self::attempt(folder, what) {
             Ok(LockOutcome::Taken(lock)) => Ok(lock),
             Ok(LockOutcome::HeldBy(holder)) => Err(refusal(folder, holder.as_ref())),
             Err(error) => {
-                let path = folder.join(FILE_NAME);
+                let path = Self::path(folder);
                 Err(StoreError::permanent(format!("{} cannot be used: {error}", path.display())))
             }
         }
@@ -88,7 +98,7 @@ impl DaemonLock {
         let pid = std::process::id();
         let started = live_start(pid).map_or_else(String::new, |ticks| format!("{ticks}\n"));
         file.write_all(format!("{pid}\n{what}\n{started}").as_bytes())?;
-        Ok(LockOutcome::Taken(Self { _file: file }))
+        Ok(LockOutcome::Taken(Self { file }))
     }
 }
 

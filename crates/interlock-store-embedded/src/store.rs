@@ -27,6 +27,7 @@ use crate::{
     apply::{self, PreparedGroup},
     failure::{Failure, Health},
     file,
+    file_guard::{FileGuard, FileWatch},
     glance::{self, Glance},
     instances, lease,
     leave::leave_one,
@@ -72,6 +73,8 @@ enum Access {
         writer: Arc<Writer>,
         /// The newest inbox entry's number when the inbox was last found empty.
         emptied_at: AtomicI64,
+        /// Notices without work that the files are gone.
+        _watch: FileWatch,
     },
     /// Read, and leave letters.
     Reader,
@@ -94,14 +97,24 @@ impl EmbeddedStore {
         let mut db = file::open_writing(&path)?;
         schema::migrate(&mut db, &path)?;
         let health = Health::new(path.clone());
+        let guard = FileGuard::of(folder, &lock).map(Arc::new).map_err(|error| {
+            StoreError::permanent(format!("cannot look at {}: {error}", path.display()))
+        })?;
+        let watch = FileWatch::start(Arc::clone(&guard), health.clone())?;
         let log = LogKeeper::start(file::open_copying(&path)?, health.clone())?;
-        let writer = Arc::new(Writer::start(db, log, health.clone())?);
+        let writer = Arc::new(Writer::start(db, log, health.clone(), guard)?);
         let courier = Readers::start(vec![file::open_reading(&path)?], health.clone())?;
         let mailbox = Arc::new(Mailbox::new(folder));
         Ok(Self {
             folder: folder.to_owned(),
             clock,
-            access: Access::Daemon { courier, mailbox, writer, emptied_at: AtomicI64::new(-1) },
+            access: Access::Daemon {
+                courier,
+                mailbox,
+                writer,
+                emptied_at: AtomicI64::new(-1),
+                _watch: watch,
+            },
             readers: start_readers(&path, health.clone())?,
             glance: Glance::open(&path, health)?,
             _lock: Some(lock),
@@ -424,7 +437,7 @@ impl Store for EmbeddedStore {
         if shard.0 >= SHARDS {
             return nothing();
         }
-        let Access::Daemon { courier, mailbox, writer, emptied_at } = &self.access else {
+        let Access::Daemon { courier, mailbox, writer, emptied_at, .. } = &self.access else {
             let folder = self.folder.clone();
             return self.ask(move |db| inbox_beside(db, &folder, limit));
         };

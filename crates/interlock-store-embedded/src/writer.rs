@@ -26,6 +26,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::{
     answer::{Answer, Asked, question},
     failure::{Failure, Health, Trouble},
+    file_guard::FileGuard,
     log::LogKeeper,
     memory::Memory,
 };
@@ -130,11 +131,13 @@ impl Writer {
         db: Connection,
         log: LogKeeper,
         health: Health,
+        guard: Arc<FileGuard>,
     ) -> Result<Self, StoreError> {
         let memory = Memory::load(&db).map_err(|failure| health.diagnose(failure).error())?;
         let (tasks, queue) = channel();
         let made = Arc::new(Made { last_inbox: memory.last_inbox().into(), ..Made::default() });
-        let mut desk = Desk { db, log, memory, health: health.clone(), made: Arc::clone(&made) };
+        let (kept, sick) = (Arc::clone(&made), health.clone());
+        let mut desk = Desk { db, log, memory, health: sick, guard, made: kept };
         let thread = std::thread::Builder::new()
             .name("ledger-writer".to_owned())
             .spawn(move || desk.work(&queue))
@@ -185,6 +188,7 @@ struct Desk {
     log: LogKeeper,
     memory: Memory,
     health: Health,
+    guard: Arc<FileGuard>,
     made: Arc<Made>,
 }
 
@@ -206,9 +210,7 @@ impl Desk {
     /// Does a batch in one transaction; durable when it returns.
     fn run(&mut self, batch: &mut [Box<dyn Task>]) -> Result<(), Trouble> {
         // The disk may have failed while this batch was waiting.
-        if let Err(error) = self.health.check() {
-            return Err(self.health.diagnose(Failure::Said(error)));
-        }
+        self.check()?;
         let mut outcome = self.transact(batch, Mood::Hopeful);
         if let Err(Failure::Again) = outcome {
             self.recollect();
@@ -218,7 +220,17 @@ impl Desk {
             let trouble = self.health.diagnose(failure);
             self.recollect();
             trouble
-        })
+        })?;
+        // Written, but perhaps to a file that no path leads to any more.
+        self.check()
+    }
+
+    /// Whether what is written now is where others will read it.
+    fn check(&self) -> Result<(), Trouble> {
+        if let Err(what) = self.guard.check() {
+            self.health.stop(what);
+        }
+        self.health.check().map_err(|error| self.health.diagnose(Failure::Said(error)))
     }
 
     fn transact(&mut self, batch: &mut [Box<dyn Task>], mood: Mood) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ mod child;
 mod conformance;
 mod crash;
 mod disk;
+mod displaced;
 mod maintain;
 mod open_slots;
 mod processes;

@@ -54,6 +54,7 @@ mod browser;
 mod checker;
 mod container;
 mod deaf;
+mod displaced;
 mod endings;
 mod exec;
 mod frozen;
