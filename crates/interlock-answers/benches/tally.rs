@@ -207,7 +207,7 @@ fn rows_of(number: usize, now: Timestamp) -> Vec<StoredRow> {
     for (nth, second) in (first..=now.as_second()).step_by(step.unsigned_abs() as usize).enumerate()
     {
         last = at(second);
-        let word = if (nth + number) % 97 == 0 { "failed" } else { "completed" };
+        let word = if (nth + number).is_multiple_of(97) { "failed" } else { "completed" };
         found.push((Key::Slot(schedule.clone(), last), slot(last, word)));
     }
     let record = PipelineRecord {

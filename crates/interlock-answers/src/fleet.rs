@@ -14,6 +14,7 @@ mod answer;
 mod badge;
 mod cells;
 mod details;
+mod dirty;
 mod follow;
 mod gauge;
 mod history;

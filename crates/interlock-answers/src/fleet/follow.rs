@@ -11,7 +11,7 @@ use std::{
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    EventRow, Key, Record, RowsQuery, Shard, Store, StoreError, for_each, read_batches,
+    Key, Record, RowsQuery, Shard, Store, StoreError, for_each, read_batches,
     record::PipelineRecord,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -19,9 +19,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     cells::{PackedCells, Quarter},
     details::{UnknownPast, read_past},
+    dirty::{DirtyPipeline, END, everything, read_fresh, read_range, take_fresh, take_seen},
     read::{
-        SeenByPipeline, instant_of, or_none, read_declared, read_incidents, read_incidents_of,
-        read_ledger, read_ledger_carefully, read_open, read_open_of, read_revisions,
+        read_declared, read_incidents, read_ledger, read_ledger_carefully, read_open,
+        read_revisions,
     },
     seen::{QuarterRange, SeenRows},
     table::{FleetTable, FleetTally},
@@ -35,8 +36,6 @@ const EVENTS: usize = 1_000;
 const PAGES_AT_ONCE: usize = 20;
 /// Pipelines that are read again at once.
 const PIPELINES_AT_ONCE: usize = 200;
-/// Quarters of one pipeline that are read one by one; more are read together.
-const QUARTERS_APART: usize = 4;
 /// Who has not followed for so long begins anew.
 const BEHIND_MAX: SignedDuration = SignedDuration::from_mins(10);
 /// A clock that went back further is another clock.
@@ -47,8 +46,6 @@ const RECOUNT_EVERY: SignedDuration = SignedDuration::from_secs(4);
 const PAST_AT_ONCE: usize = 64;
 /// Quarters that are counted together when all are counted.
 const CHUNK: i64 = 24;
-/// The end of the last range: all that is to come.
-const END: Quarter = Quarter(8_000_000);
 
 /// Keeps a tally up to date.
 pub struct FleetFollower {
@@ -68,24 +65,6 @@ pub struct FleetFollower {
 struct RecountPlace {
     next: Quarter,
     at: Timestamp,
-}
-
-/// What is to be read again of a pipeline.
-#[derive(Debug, Default)]
-struct DirtyPipeline {
-    quarters: BTreeSet<Quarter>,
-    is_whole: bool,
-    is_past: bool,
-    has_incidents: bool,
-}
-
-/// What was read again of it.
-struct FreshPipeline {
-    name: PipelineId,
-    ranges: Vec<(QuarterRange, SeenRows)>,
-    open: Option<Vec<super::seen::OpenSlot>>,
-    incidents: Option<Vec<super::tallied::TalliedIncident>>,
-    is_past: bool,
 }
 
 impl fmt::Debug for FleetFollower {
@@ -266,17 +245,13 @@ impl FleetFollower {
             Some(problem) => drop(table.unreadable.insert(name.clone(), problem)),
             None => drop(table.unreadable.remove(name)),
         }
-        match table.pipelines.get_mut(name) {
-            Some(known) => {
-                let is_other = starts_differ(&known.declared, &declared);
-                known.declare(declared);
-                is_other
-            }
-            None => {
-                table.pipelines.insert(name.clone(), TalliedPipeline::new(declared));
-                true
-            }
+        if let Some(known) = table.pipelines.get_mut(name) {
+            let is_other = starts_differ(&known.declared, &declared);
+            known.declare(declared);
+            return is_other;
         }
+        table.pipelines.insert(name.clone(), TalliedPipeline::new(declared));
+        true
     }
 
     /// Reads some pipelines' rows again. Says which of them have to be counted anew.
@@ -495,39 +470,6 @@ struct DeclaredRow {
     watermarks: BTreeMap<ScheduleId, Timestamp>,
 }
 
-impl DirtyPipeline {
-    fn take(&mut self, event: &EventRow, now: Timestamp) {
-        let record = &event.record;
-        let base = first_kept(now);
-        match record.slot.as_deref().map(instant_of) {
-            Some(Some(at)) if Quarter::of(at) >= base => {
-                self.quarters.insert(Quarter::of(at));
-            }
-            Some(_) => self.is_past = true,
-            None => self.is_whole |= !is_beside_slots(&record.kind),
-        }
-        // Many slots, under the last of them.
-        let many = record.details.get("count").and_then(serde_json::Value::as_u64);
-        if many.is_some_and(|count| count > 1) || record.details.contains_key("span") {
-            (self.is_whole, self.is_past) = (true, true);
-        }
-        self.has_incidents |= !is_ordinary(&record.kind);
-    }
-}
-
-/// Events that change no slot by themselves.
-fn is_beside_slots(kind: &str) -> bool {
-    matches!(kind, "SENSOR_ARRIVED" | "SENSOR_REPORTED" | "STEP_CHANGED" | "INCIDENT_NOTED")
-}
-
-/// Events that open no incident.
-fn is_ordinary(kind: &str) -> bool {
-    matches!(
-        kind,
-        "SLOT_OPENED" | "SLOTS_OPENED" | "JOB_TRIGGERED" | "JOB_STARTED" | "JOB_COMPLETED"
-    ) || is_beside_slots(kind)
-}
-
 impl TalliedPipeline {
     /// Whether anything is counted in a range.
     fn has_any(&self, range: QuarterRange) -> bool {
@@ -596,81 +538,4 @@ async fn read_each(
         }
     }
     Ok(found)
-}
-
-/// All that is kept at an instant.
-fn everything(now: Timestamp) -> QuarterRange {
-    QuarterRange { from: first_kept(now), until: END }
-}
-
-async fn read_range(
-    store: &dyn Store,
-    names: &[PipelineId],
-    range: QuarterRange,
-) -> Result<SeenByPipeline, StoreError> {
-    let one = if let [name] = names { Some(name) } else { None };
-    match read_ledger(store, one, range).await {
-        Err(error) if !error.is_retryable => {
-            read_ledger_carefully(store, names.to_vec(), range).await
-        }
-        seen => seen,
-    }
-}
-
-async fn read_fresh(
-    store: &dyn Store,
-    name: PipelineId,
-    dirty: DirtyPipeline,
-    now: Timestamp,
-) -> Result<FreshPipeline, StoreError> {
-    let DirtyPipeline { quarters, is_whole, is_past, has_incidents } = dirty;
-    let ranges = if is_whole || quarters.len() > QUARTERS_APART {
-        vec![everything(now)]
-    } else {
-        let one = |from: Quarter| QuarterRange { from, until: from.after(1) };
-        quarters.into_iter().map(one).collect()
-    };
-    let mut read = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        let mut seen = read_range(store, std::slice::from_ref(&name), range).await?;
-        read.push((range, seen.remove(&name).unwrap_or_default()));
-    }
-    let open = if is_past { or_none(read_open_of(store, &name).await)? } else { None };
-    let incidents =
-        if has_incidents { or_none(read_incidents_of(store, &name).await)? } else { None };
-    Ok(FreshPipeline { name, ranges: read, open, incidents, is_past })
-}
-
-/// Takes over what was read again of a pipeline; names it if that is not enough.
-fn take_fresh(table: &mut FleetTable, fresh: FreshPipeline, now: Timestamp) -> Option<PipelineId> {
-    let FreshPipeline { name, ranges, open, incidents, is_past } = fresh;
-    if is_past {
-        table.forget_history(&name);
-    }
-    let pipeline = table.pipelines.get_mut(&name)?;
-    let mut is_lost = false;
-    for (range, seen) in &ranges {
-        is_lost |= range.until != END && pipeline.loses_last(*range, seen);
-        pipeline.take(*range, seen, now);
-    }
-    if let Some(open) = open {
-        pipeline.take_open(open);
-    }
-    if let Some(incidents) = incidents {
-        pipeline.incidents = incidents.into();
-    }
-    is_lost.then_some(name)
-}
-
-fn take_seen(
-    table: &mut FleetTable,
-    range: QuarterRange,
-    seen: &SeenByPipeline,
-    now: Timestamp,
-    name: &PipelineId,
-) {
-    let empty = SeenRows::default();
-    if let Some(pipeline) = table.pipelines.get_mut(name) {
-        pipeline.take(range, seen.get(name).unwrap_or(&empty), now);
-    }
 }

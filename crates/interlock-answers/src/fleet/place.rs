@@ -101,10 +101,9 @@ pub(super) fn place_of(slot: &SlotRecord) -> Option<FleetPlace> {
             OpenState::Monitoring => place_of_completed(slot),
         });
     };
-    Some(match Disposition::parse(word, slot.reason.as_deref()).ok()? {
-        Disposition::Completed => place_of_completed(slot),
-        other => place_of_other(other),
-    })
+    let disposition = Disposition::parse(word, slot.reason.as_deref()).ok()?;
+    let is_completed = disposition == Disposition::Completed;
+    Some(if is_completed { place_of_completed(slot) } else { place_of_other(disposition) })
 }
 
 /// The place of all slots of a span; none if its row says a word that this version does not know.

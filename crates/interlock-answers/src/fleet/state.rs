@@ -268,13 +268,11 @@ fn state_of_place(place: FleetPlace) -> FleetState {
 /// A reason that fits into a cell of a table.
 pub(super) fn short(reason: &str) -> String {
     let reason = reason.lines().next().unwrap_or_default().trim();
-    match reason.char_indices().nth(REASON_MAX) {
-        None => reason.to_owned(),
-        Some(_) => {
-            let kept: String = reason.chars().take(REASON_MAX - 1).collect();
-            format!("{}…", kept.trim_end())
-        }
+    if reason.chars().count() <= REASON_MAX {
+        return reason.to_owned();
     }
+    let kept: String = reason.chars().take(REASON_MAX - 1).collect();
+    format!("{}…", kept.trim_end())
 }
 
 /// The time of an instant: with its day where that is not today.

@@ -103,7 +103,7 @@ pub(super) fn survey(table: &FleetTable, question: &FleetQuestion) -> FleetSurve
         PageOfLines { sections: vec![], lines: vec![], limit: question.limit, next: None };
     let groups = match &question.group {
         None => {
-            page.take_list(matched, question);
+            page.take_list(&matched, question);
             0
         }
         Some(_) => page.take_groups(matched, question),
@@ -151,7 +151,8 @@ fn is_asked_for(filters: &[StateFilter], state: FleetState, today: FleetCountsAn
 }
 
 impl MatchedPipeline<'_> {
-    fn key(&self, question: &FleetQuestion) -> SortKey {
+    /// Where it stands, as a [`SortKey`] without a copy of its name: it is asked of all.
+    fn key(&self, question: &FleetQuestion) -> (i64, &str) {
         let rank = match question.order {
             FleetOrder::Worst => self.state as i64,
             FleetOrder::Name => 0,
@@ -159,7 +160,7 @@ impl MatchedPipeline<'_> {
                 self.pipeline.next(question.now).map_or(i64::MAX, |(next, _)| next.as_second())
             }
         };
-        SortKey { rank, name: self.name.to_string() }
+        (rank, self.name.as_str())
     }
 
     fn line(&self, question: &FleetQuestion) -> FleetLine {
@@ -174,11 +175,12 @@ fn first_of<'a, 'b>(
     pipelines: &'b [MatchedPipeline<'a>],
     question: &FleetQuestion,
     page: (Option<&SortKey>, usize),
-) -> (Vec<(SortKey, &'b MatchedPipeline<'a>)>, bool) {
+) -> (Vec<((i64, &'b str), &'b MatchedPipeline<'a>)>, bool) {
     let (after, limit) = page;
     let keyed = pipelines.iter().map(|it| (it.key(question), it));
-    let mut found: Vec<_> =
-        keyed.filter(|(key, _)| after.is_none_or(|after| key > after)).collect();
+    let mut found: Vec<_> = keyed
+        .filter(|(key, _)| after.is_none_or(|after| *key > (after.rank, after.name.as_str())))
+        .collect();
     let more = found.len() > limit;
     if more && limit > 0 {
         found.select_nth_unstable_by(limit - 1, |one, other| one.0.cmp(&other.0));
@@ -189,9 +191,12 @@ fn first_of<'a, 'b>(
 }
 
 impl PageOfLines {
-    fn take_list(&mut self, matched: Vec<MatchedPipeline<'_>>, question: &FleetQuestion) {
-        let (found, more) = first_of(&matched, question, (question.after.as_ref(), question.limit));
-        self.next = found.last().filter(|_| more).map(|(key, _)| key.encode());
+    fn take_list(&mut self, matched: &[MatchedPipeline<'_>], question: &FleetQuestion) {
+        let (found, more) = first_of(matched, question, (question.after.as_ref(), question.limit));
+        self.next = found
+            .last()
+            .filter(|_| more)
+            .map(|((rank, name), _)| SortKey { rank: *rank, name: (*name).to_owned() }.encode());
         let in_attention = match question.order {
             FleetOrder::Worst => {
                 found.iter().take_while(|(_, it)| it.state.needs_attention()).count()

@@ -1,9 +1,12 @@
 //! What is kept of one pipeline.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use interlock_core::{
-    agenda::Work,
+    agenda::{Agenda, Work},
     id::{PipelineId, ScheduleId},
     pipeline::StartSchedule,
 };
@@ -86,22 +89,22 @@ pub(super) struct TalliedIncident {
 #[derive(Debug, Default)]
 pub(super) struct SharedParts {
     agendas: Shared,
-    abouts: BTreeMap<Arc<TalliedAbout>, ()>,
+    abouts: BTreeSet<Arc<TalliedAbout>>,
 }
 
 impl SharedParts {
     fn about(&mut self, about: TalliedAbout) -> Arc<TalliedAbout> {
-        if let Some((known, ())) = self.abouts.get_key_value(&about) {
+        if let Some(known) = self.abouts.get(&about) {
             return Arc::clone(known);
         }
         let about = Arc::new(about);
-        self.abouts.insert(Arc::clone(&about), ());
+        self.abouts.insert(Arc::clone(&about));
         about
     }
 
     /// Forgets what no pipeline has any more.
     pub(super) fn sweep(&mut self) {
-        self.abouts.retain(|about, ()| Arc::strong_count(about) > 1);
+        self.abouts.retain(|about| Arc::strong_count(about) > 1);
     }
 }
 
@@ -130,7 +133,7 @@ impl DeclarationParts<'_> {
                 Err(error) => (None, Some(format!("its schedules cannot be read: {error}"))),
             },
         };
-        let schedules = agenda.iter().flat_map(|agenda| agenda.owed()).map(|start| {
+        let schedules = agenda.iter().flat_map(Agenda::owed).map(|start| {
             let mark = watermark(start.schedule.id()).unwrap_or(record.first_seen);
             TalliedSchedule::new(Arc::clone(start), mark)
         });

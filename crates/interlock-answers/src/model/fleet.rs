@@ -145,6 +145,7 @@ pub enum FleetSectionKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = FleetRow)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own on the wire")]
 pub struct FleetRowAnswer {
     /// Its name; null for a group.
     pub pipeline: Option<String>,

@@ -108,8 +108,11 @@ struct WrittenPipeline {
     slots: BTreeMap<Timestamp, (FleetPlace, u64)>,
 }
 
-/// How a slot may stand: its words, and the place that the test expects for them.
-const FATES: &[(&str, Option<&str>, Option<&str>, &str, FleetPlace)] = &[
+/// State, disposition, reason, what opened it, and the place that the test expects for that.
+type Fate = (&'static str, Option<&'static str>, Option<&'static str>, &'static str, FleetPlace);
+
+/// How a slot may stand.
+const FATES: &[Fate] = &[
     ("closed", Some("completed"), None, "scheduler", FleetPlace::OnTime),
     ("closed", Some("completed"), None, "catchup", FleetPlace::CaughtUp),
     ("closed", Some("failed"), None, "scheduler", FleetPlace::Failed),
