@@ -12,7 +12,7 @@ use std::{
 
 use interlock_answers::{DeclarationFuture, Declarations};
 use interlock_api::{
-    Doorkeeper, Hearing, Limits, Post, Running, Surface,
+    Doorkeeper, Hearing, InterfaceDeps, Limits, Post, Running, Surface,
     address::{Exposure, bind},
     start,
     token::{Scope, Token},
@@ -74,7 +74,15 @@ impl Site {
         let limits = Limits { time, body_max: 10_000, per_second: 100_000, unread: time };
         let post = Post::Taken(bind("127.0.0.1:0", Exposure::Anywhere).unwrap());
         let hearing = Hearing { instance: "here".to_owned(), clock };
-        let running = start(post, Arc::clone(&surface), door, limits, hearing).unwrap();
+        let running = start(InterfaceDeps {
+            post,
+            surface: Arc::clone(&surface),
+            door,
+            limits,
+            hearing,
+            pages: None,
+        })
+        .unwrap();
         Self { running, surface, store }
     }
 

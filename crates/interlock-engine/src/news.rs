@@ -191,11 +191,7 @@ impl Engine {
                     self.look_up_at(asked, plus(at, LOOK_EVERY));
                     return Ok(None);
                 }
-                teller.cancelled(
-                    at,
-                    &format!("it was ended before its job started: {why}"),
-                    &mut plan,
-                );
+                teller.cancelled(at, &format!("ended before its job started: {why}"), &mut plan);
             }
             NewsOf::LookedUp(LookUp::NeverStarted) => {
                 teller.start_after_all(at, (asked, &self.host), &mut plan);

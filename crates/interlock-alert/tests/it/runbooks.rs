@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_alert::{AlertMessage, Channels as _, Delivery};
-use interlock_config::{SystemZones, decode_version, server::Channel};
+use interlock_config::{
+    SystemZones, decode_version,
+    server::{AlertFilter, Channel},
+};
 use interlock_core::pipeline::Pipeline;
 use serde_json::Value;
 
@@ -22,7 +25,7 @@ fn pipeline(more: &str) -> Arc<Pipeline> {
 
 /// What the console prints of an alert with these details.
 async fn printed(of_pipeline: &str, of_route: Option<&str>, details: &[(&str, &str)]) -> String {
-    let route = declared_as("console", Channel::Console, Default::default());
+    let route = declared_as("console", Channel::Console, AlertFilter::default());
     let route = Declared { runbook: of_route.map(str::to_owned), ..route };
     let bench = Bench::of(Fixed([route].into(), Some(pipeline(of_pipeline))));
     let mut alert = alert();

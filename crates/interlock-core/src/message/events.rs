@@ -93,7 +93,7 @@ pub const EVENTS: &[EventKind] = &[
     event(
         "JOB_CANCELLED",
         "The job was ended on request.",
-        "it was ended before its job started: wrong day",
+        "ended before its job started: wrong day",
     ),
     event("RETRY_SCHEDULED", "Another attempt will be made.", "attempt 2 at 2026-02-25T09:02:00Z"),
     event(

@@ -94,7 +94,7 @@ impl Interface {
             );
         }
         let is_there = matches!(post, Post::Taken(_));
-        door.allow_sessions(session_key(&folder.join(SESSION_KEY))?);
+        door.allow_sessions(session_key(&place.folder.join(SESSION_KEY))?);
         let surface = Arc::clone(surface);
         let pages = pages();
         let deps = InterfaceDeps { post, surface, door, limits, hearing, pages };

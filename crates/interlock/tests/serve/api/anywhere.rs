@@ -342,7 +342,7 @@ fn what_is_no_answer_of_interlock_is_told_in_a_sentence() {
     ] {
         let (url, serving) = answering(answer, 1);
         let ran = interlock(elsewhere.path(), &["--url", &url, "--token", "il_hush", "runs"], &[]);
-        serving.join_within("the stand-in", BOUND);
+        serving.join_within("the stand-in", BOUND).unwrap();
         assert_eq!(ran.code, 3, "{ran:?}");
         assert!(ran.stderr.contains(words) && ran.stderr.contains("help: "), "{words}: {ran:?}");
         assert!(!ran.stderr.contains("il_hush"), "{ran:?}");
