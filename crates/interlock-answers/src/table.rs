@@ -118,15 +118,12 @@ pub fn plan_rows(lines: &[PlanLineAnswer]) -> Vec<[String; 5]> {
     for line in lines {
         let key = (line.pipeline.as_str(), line.schedule.as_str());
         let before = last.get(&key).and_then(|index| stretches.get_mut(*index));
-        match before.filter(|before| goes_on(before, line)) {
-            Some(before) => {
-                before.last = line.last;
-                before.count += line.count;
-            }
-            None => {
-                last.insert(key, stretches.len());
-                stretches.push(line.clone());
-            }
+        if let Some(before) = before.filter(|before| goes_on(before, line)) {
+            before.last = line.last;
+            before.count += line.count;
+        } else {
+            last.insert(key, stretches.len());
+            stretches.push(line.clone());
         }
     }
     stretches.iter().map(plan_row).collect()

@@ -170,12 +170,15 @@ impl MatchedPipeline<'_> {
     }
 }
 
+/// A pipeline with its place in the order.
+type PlacedPipeline<'a, 'b> = ((i64, &'b str), &'b MatchedPipeline<'a>);
+
 /// The first of some pipelines in an order, after a place; whether there are more.
 fn first_of<'a, 'b>(
     pipelines: &'b [MatchedPipeline<'a>],
     question: &FleetQuestion,
     page: (Option<&SortKey>, usize),
-) -> (Vec<((i64, &'b str), &'b MatchedPipeline<'a>)>, bool) {
+) -> (Vec<PlacedPipeline<'a, 'b>>, bool) {
     let (after, limit) = page;
     let keyed = pipelines.iter().map(|it| (it.key(question), it));
     let mut found: Vec<_> = keyed

@@ -425,16 +425,13 @@ impl BackfillPlanAnswer {
             let goes_on = |it: &&mut BackfillLineAnswer| {
                 (&it.verdict, &it.reason) == (&line.verdict, &line.reason)
             };
-            match before.filter(goes_on) {
-                Some(before) => {
-                    before.slot = before.slot.min(line.slot);
-                    before.last = before.last.max(line.last);
-                    before.count += line.count;
-                }
-                None => {
-                    last.insert(&line.schedule, stretches.len());
-                    stretches.push(line.clone());
-                }
+            if let Some(before) = before.filter(goes_on) {
+                before.slot = before.slot.min(line.slot);
+                before.last = before.last.max(line.last);
+                before.count += line.count;
+            } else {
+                last.insert(&line.schedule, stretches.len());
+                stretches.push(line.clone());
             }
         }
         stretches.iter().chain(days).map(line_row).collect()

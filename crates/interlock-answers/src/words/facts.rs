@@ -137,8 +137,9 @@ impl<'a> SlotFacts<'a> {
 pub(crate) fn waits_until(slot: &SlotRecord) -> Option<Timestamp> {
     let has_waited = match (slot.disposition.as_deref(), slot.reason.as_deref()) {
         (None, _) => &*slot.state == "waiting",
-        (Some("missed"), _) => slot.generation > 0,
-        (Some("skipped"), Some("not_ready" | "no_sensor")) => slot.generation > 0,
+        (Some("missed"), _) | (Some("skipped"), Some("not_ready" | "no_sensor")) => {
+            slot.generation > 0
+        }
         (Some(_), _) => false,
     };
     has_waited.then_some(slot.closes_at)

@@ -23,6 +23,7 @@ impl<'a> ShownTimes<'a> {
     }
 
     /// The same without the zone's name: the head of the column has it.
+    #[must_use]
     pub fn without_zone(self) -> Self {
         Self { has_zone: false, ..self }
     }

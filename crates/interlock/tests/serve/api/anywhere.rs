@@ -310,6 +310,7 @@ fn answering(bytes: String, times: usize) -> (String, thread::JoinHandle<()>) {
         for _ in 0..times {
             // Bounded: by the client, whose end is waited for.
             let Ok((mut stream, _)) = listener.accept() else { return };
+            stream.set_read_timeout(Some(BOUND)).unwrap();
             let mut head = [0; 4_096];
             let _read = stream.read(&mut head);
             let _written = stream.write_all(bytes.as_bytes());
