@@ -55,7 +55,7 @@ impl Site {
     fn ask(&self, request: &str, headers: &[&str], body: &str) -> Answer {
         let mut stream = TcpStream::connect(self.running.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let headers: String = headers.iter().flat_map(|header| [*header, "\r\n"]).collect();
         let length = body.len();
         write!(stream, "{request} HTTP/1.1\r\nHost: il.example\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}").unwrap();
         let mut text = String::new();

@@ -111,10 +111,10 @@ impl Lane {
         let run = slot.started.map(|from| (scale.x(from), scale.x(slot.ended.unwrap_or(now))));
         match (slot.place, run) {
             (FleetPlace::OnTime, Some((from, until))) if until - from >= SHORT => {
-                self.bar("k-ok k-bar", from, until)
+                self.bar("k-ok k-bar", from, until);
             }
             (FleetPlace::OnTime | FleetPlace::CaughtUp | FleetPlace::Late, _) => {
-                self.tick("k-ok", x)
+                self.tick("k-ok", x);
             }
             (FleetPlace::Running, run) => self.running(scale, slot, run.unwrap_or((x, x)), now),
             (FleetPlace::Waiting, _) => {
@@ -211,7 +211,7 @@ impl Lane {
         for (class, path) in self.paths {
             // A number in front puts it behind the others.
             let class = class.trim_start_matches(|letter: char| letter.is_ascii_digit());
-            let fill = if class == "c-unk" { r##" fill="url(#hatch)""## } else { "" };
+            let fill = if class == "c-unk" { r#" fill="url(#hatch)""# } else { "" };
             let _never = write!(text, r#"<path class="{class}"{fill} d="{path}"/>"#);
         }
         text.push_str("</svg>");

@@ -1,7 +1,7 @@
 //! `docs/messages.md` has every event, incident, alert and error code, as the sources have them, with examples that the sources still
 //! print. `UPDATE_MESSAGES=1 cargo nextest run -p interlock-answers messages` writes the page.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod page;
 mod sources;

@@ -62,7 +62,7 @@ pub(crate) fn strings(folder: &Path) -> Vec<String> {
             if is_source && !name.starts_with("interlock-sim") && !name.ends_with("conformance") {
                 found.extend(strings(&path));
             }
-        } else if name.ends_with(".rs") && name != "tests.rs" {
+        } else if path.extension().is_some_and(|it| it == "rs") && name != "tests.rs" {
             let code = fs::read_to_string(&path).unwrap();
             let shipped = code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
             found.extend(literals(shipped));

@@ -326,10 +326,10 @@ fn folded(
     while let Some(line) = lines.next() {
         let runs = matches!(line.verdict.as_str(), "would_run" | "not_ready");
         let (mut last, mut many) = (line, line.count.max(1));
-        while !runs {
-            let same =
-                lines.next_if(|next| next.verdict == line.verdict && next.reason == line.reason);
-            let Some(same) = same else { break };
+        let goes_on = |next: &&BackfillLineAnswer| {
+            !runs && next.verdict == line.verdict && next.reason == line.reason
+        };
+        while let Some(same) = lines.next_if(goes_on) {
             many += same.count.max(1);
             last = same;
         }

@@ -240,7 +240,7 @@ fn coverage(gaps: &[CoverageGapAnswer], scale: Scale, zone: &Zone) -> Coverage {
         let until = scale.percent(gap.until.unwrap_or(scale.until));
         let _never = write!(
             svg,
-            r##"<svg x="{from:.2}%" width="{:.2}%" height="22"><rect class="f-bg" width="100%" height="22"/><rect width="100%" height="22" fill="url(#hatch)"/><rect class="l l-unk" width="100%" height="22"/></svg>"##,
+            r#"<svg x="{from:.2}%" width="{:.2}%" height="22"><rect class="f-bg" width="100%" height="22"/><rect width="100%" height="22" fill="url(#hatch)"/><rect class="l l-unk" width="100%" height="22"/></svg>"#,
             (until - from).max(0.4),
         );
     }

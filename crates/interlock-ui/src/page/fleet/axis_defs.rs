@@ -37,7 +37,7 @@ pub(super) fn defs(fleet: &FleetAnswer, scale: Scale) -> Drawing {
         let until = scale.percent(gap.until.unwrap_or(fleet.now).min(scale.until));
         let _never = write!(
             svg,
-            r##"<line class="ax-see" x1="{seen_from:.2}%" x2="{from:.2}%" y1="50%" y2="50%"/><rect x="{from:.2}%" width="{:.2}%" height="100%" fill="url(#blind)"/>"##,
+            r#"<line class="ax-see" x1="{seen_from:.2}%" x2="{from:.2}%" y1="50%" y2="50%"/><rect x="{from:.2}%" width="{:.2}%" height="100%" fill="url(#blind)"/>"#,
             (until - from).max(0.15),
         );
         seen_from = until;

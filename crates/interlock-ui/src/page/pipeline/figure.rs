@@ -114,7 +114,7 @@ impl Drawn<'_> {
             let (from, until) = (scale.percent(gap.from), scale.percent(gap.until.unwrap_or(now)));
             let _never = write!(
                 svg,
-                r##"<rect x="{from:.2}%" width="{:.2}%" height="118" fill="url(#blind)"><title>Interlock could not see</title></rect>"##,
+                r#"<rect x="{from:.2}%" width="{:.2}%" height="118" fill="url(#blind)"><title>Interlock could not see</title></rect>"#,
                 (until - from).max(0.2),
             );
         }
