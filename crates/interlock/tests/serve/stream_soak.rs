@@ -126,18 +126,18 @@ fn address_of(project: &Project) -> SocketAddr {
     })
 }
 
-/// The numbers of all events that are recorded, as they are listed.
-fn recorded(base: &str) -> Vec<u64> {
+/// The numbers of all events that are recorded, as they are listed; none while the server does not answer.
+fn recorded(base: &str) -> Option<Vec<u64>> {
     let (mut numbers, mut after) = (Vec::new(), "0".to_owned());
     // Bounded: each page has a thousand more, and the last says that it is.
     loop {
         let url = format!("{base}/api/v1/events?limit=1000&after={after}");
-        let page: Value = serde_json::from_str(&curl(&["-f", &url]).stdout).unwrap();
-        let items = page["items"].as_array().unwrap();
+        let page: Value = serde_json::from_str(&curl(&["-f", &url]).stdout).ok()?;
+        let items = page["items"].as_array()?;
         numbers.extend(items.iter().map(|event| event["number"].as_u64().unwrap()));
         match page["next"].as_str() {
             Some(next) if !items.is_empty() => next.clone_into(&mut after),
-            _ => return numbers,
+            _ => return Some(numbers),
         }
     }
 }
@@ -197,7 +197,8 @@ fn each_reader_of_the_stream_has_each_event_once_in_order_while_the_server_is_ki
         (read, taken)
     });
     let end = last.load(Ordering::SeqCst);
-    let expected: Vec<_> = recorded(&base).into_iter().filter(|number| *number <= end).collect();
+    let expected: Vec<_> =
+        recorded(&base).unwrap().into_iter().filter(|number| *number <= end).collect();
     let reconnects: u64 = read.iter().map(|reader| reader.reconnects).sum();
     println!(
         "{readers} readers, {} events of {taken} reports in {:?}, {kills} kills, {reconnects} reconnects",
@@ -219,9 +220,9 @@ fn settled(base: &str) -> Vec<u64> {
     interlock_wait::wait_for("the last report is applied", BOUND, || {
         std::thread::sleep(Duration::from_secs(1));
         let now = recorded(base);
-        let is_still = now == before && !now.is_empty();
+        let is_still = now == before && now.as_ref().is_some_and(|now| !now.is_empty());
         before = now;
         is_still.then_some(())
     });
-    before
+    before.unwrap()
 }
