@@ -103,7 +103,7 @@ impl Arguments {
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
         match here::needs(&words) {
             here::Needs::ThisMachine(why) if self.server.is_typed() => Err(Failure::usage(
-                format!("`interlock {}` cannot be asked of a server: it {why}", words.join(" ")),
+                format!("`{}` cannot be asked of a server: it {why}", words.join(" ")),
                 "Leave out `--url`, `--context` and `--token`.",
             )),
             here::Needs::ThisMachine(_) | here::Needs::Answers | here::Needs::Nothing => Ok(()),

@@ -10,6 +10,7 @@ use std::{io::Write as _, path::Path};
 use interlock_answers::{Reader, line_answers};
 use interlock_engine::PlanLine;
 use interlock_store::{block_on, record::InboxRecord};
+use jiff::Timestamp;
 use serde_json::to_value;
 
 use crate::{
@@ -40,11 +41,7 @@ pub(super) fn run(target: &Target, catchup: &Catchup, output: &mut Output) -> Re
     let reader = Reader { now: at, ..ledger.reader() };
     let found = block_on(reader.catchup_lines(only.as_ref()))?;
     for (pipeline, since) in &found.paused {
-        let since = instant(*since);
-        writeln!(
-            output.err,
-            "{pipeline} is paused since {since}: what it owes is decided by its `resume`, which shows it"
-        )?;
+        say_paused(pipeline.as_str(), *since, output)?;
     }
     let lines = found.lines;
     if catchup.json {
@@ -103,11 +100,23 @@ fn ask(
 /// Prints the lines of a server for people.
 pub(crate) use self::there::print as print_answers;
 
+/// Says that what a pipeline owes is not decided now.
+fn say_paused(pipeline: &str, since: Timestamp, output: &mut Output) -> Result<(), Failure> {
+    let since = instant(since);
+    Ok(writeln!(
+        output.err,
+        "{pipeline} is paused since {since}: what it owes is decided by its `resume`, which shows it"
+    )?)
+}
+
+fn say_nothing_missed(output: &mut Output) -> Result<(), Failure> {
+    Ok(writeln!(output.out, "nothing was missed")?)
+}
+
 /// Prints lines for people.
 pub(crate) fn print(lines: &[PlanLine], output: &mut Output) -> Result<(), Failure> {
     if lines.is_empty() {
-        writeln!(output.out, "nothing was missed")?;
-        return Ok(());
+        return say_nothing_missed(output);
     }
     let rows: Vec<_> = lines.iter().map(PlanLine::to_row).collect();
     output.table(PlanLine::HEADINGS, &rows)

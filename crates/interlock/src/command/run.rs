@@ -107,15 +107,19 @@ fn find(directory: &Path, inbox: &Inbox, text: &str) -> Result<SlotName, Failure
     Ok(SlotName { schedule: key.schedule.to_string(), nominal: key.nominal })
 }
 
-/// Says that nothing of a pipeline starts, if that is so by its file.
+/// Says that nothing of a pipeline starts.
+fn say_dormant(pipeline: &PipelineId, output: &mut Output) -> Result<(), Failure> {
+    Ok(writeln!(
+        output.err,
+        "{pipeline} is dormant: nothing of it starts while its file says `watch.enabled: false`"
+    )?)
+}
+
+/// The same, if that is so by its file.
 fn mention_dormant(directory: &Path, inbox: &Inbox, output: &mut Output) -> Result<(), Failure> {
     let loaded = project::load(directory)?;
     if project::find(&loaded, &inbox.pipeline).is_some_and(|pipeline| !pipeline.enabled) {
-        writeln!(
-            output.err,
-            "{} is dormant: nothing of it starts while its file says `watch.enabled: false`",
-            inbox.pipeline
-        )?;
+        say_dormant(&inbox.pipeline, output)?;
     }
     Ok(())
 }

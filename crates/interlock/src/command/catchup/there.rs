@@ -16,11 +16,12 @@ use interlock_store::record::InboxRecord;
 use jiff::SignedDuration;
 use serde_json::to_value;
 
+use super::{say_nothing_missed, say_paused};
 use crate::{
     arguments::Catchup,
     clock,
     exit::{Failure, SUCCESS},
-    output::{Output, instant},
+    output::Output,
     remote::{RemoteServer, query::path, route},
     source::Source,
     target::ServerAddress,
@@ -93,11 +94,7 @@ fn mention_paused(server: &RemoteServer, owed: &Owed, output: &mut Output) -> Re
     loop {
         let page: Listing<PauseAnswer> = server.get(&path(&["pauses"]), &asked)?;
         for pause in page.items.iter().filter(|it| owed.paused.contains(&it.pipeline)) {
-            let (pipeline, since) = (&pause.pipeline, instant(pause.since));
-            writeln!(
-                output.err,
-                "{pipeline} is paused since {since}: what it owes is decided by its `resume`, which shows it"
-            )?;
+            say_paused(&pause.pipeline, pause.since, output)?;
         }
         asked.after = page.next;
         if asked.after.is_none() {
@@ -130,8 +127,7 @@ fn is_queued(line: &PlanLineAnswer) -> bool {
 /// Prints lines for people.
 pub(crate) fn print(lines: &[PlanLineAnswer], output: &mut Output) -> Result<(), Failure> {
     if lines.is_empty() {
-        writeln!(output.out, "nothing is owed from before")?;
-        return Ok(());
+        return say_nothing_missed(output);
     }
     output.table(table::PLAN_LINES, &table::plan_rows(lines))
 }

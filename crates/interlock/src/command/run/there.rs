@@ -8,7 +8,7 @@ use interlock_store::record::{InboxRecord, SlotName};
 use jiff::Timestamp;
 use serde_json::{Value, json, to_value};
 
-use super::{is_too_long, opened, typed};
+use super::{is_too_long, opened, say_dormant, typed};
 use crate::{
     arguments::Run,
     clock,
@@ -47,10 +47,7 @@ pub(super) fn run(address: &ServerAddress, run: &Run, output: &mut Output) -> Re
     };
     let slot = slot.map(|it| SlotName { schedule: it.schedule.to_string(), nominal: it.nominal });
     if known.standing.disabled {
-        writeln!(
-            output.err,
-            "{pipeline} is dormant: nothing of it starts while its file says `watch.enabled: false`"
-        )?;
+        say_dormant(pipeline, output)?;
     }
     let params = run.params.iter().cloned().collect();
     let record = InboxRecord::Run { slot, force: run.force, params, webhook: false };
