@@ -38,7 +38,7 @@ use crate::{
     output::Output,
     owners,
     remote::{RemoteServer, query::path},
-    target::Target,
+    target::{ServerAddress, Target},
 };
 
 /// Pipelines, slots and so on that one request asks a server for: as many as it gives.
@@ -76,8 +76,21 @@ impl Source {
     pub(crate) fn open(target: &Target, output: &mut Output) -> Result<Self, Failure> {
         Ok(match target {
             Target::Project(directory) => Self::Project(Box::new(ProjectSource::open(directory)?)),
-            Target::Server(address) => Self::Server(Box::new(RemoteServer::new(address, output)?)),
+            Target::Server(address) => Self::at(address, output)?,
         })
+    }
+
+    /// Gets ready to ask a server.
+    pub(crate) fn at(address: &ServerAddress, output: &mut Output) -> Result<Self, Failure> {
+        Ok(Self::Server(Box::new(RemoteServer::new(address, output)?)))
+    }
+
+    /// The server, where one is asked.
+    pub(crate) fn server(&self) -> Result<&RemoteServer, Failure> {
+        match self {
+            Self::Server(server) => Ok(server),
+            Self::Project(_) => Err(Failure::failed("internal error: no server is asked", "")),
+        }
     }
 
     /// Says on standard error that parts of the project's files could not be used; a server says so in its `doctor`.

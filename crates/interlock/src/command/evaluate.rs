@@ -27,10 +27,7 @@ use crate::{
     output::{Output, instant},
     place::Place,
     project,
-    remote::{
-        RemoteServer,
-        query::{self, path},
-    },
+    remote::query::{self, path},
     serve::evaluators,
     slot_name::{self, Typed},
     source::Source,
@@ -45,7 +42,7 @@ pub(super) fn run(
     let answer = match target {
         Target::Project(directory) => evaluated(directory, evaluate, output)?,
         Target::Server(address) => {
-            let source = Source::Server(Box::new(RemoteServer::new(address, output)?));
+            let source = Source::at(address, output)?;
             let pipeline = source.known(&evaluate.pipeline)?;
             let slot = evaluate.slot.as_deref();
             let slot = slot.map(|text| source.slot_of(&pipeline, text)).transpose()?;
@@ -77,9 +74,7 @@ pub(super) fn evaluated_there(
     pipeline: &PipelineId,
     (slot, at): (Option<&SlotKey>, Option<Timestamp>),
 ) -> Result<EvaluationAnswer, Failure> {
-    let Source::Server(server) = source else {
-        return Err(Failure::failed("internal error: no server", ""));
-    };
+    let server = source.server()?;
     let slot = slot.map(|slot| format!("{}/{}", slot.schedule, slot.nominal));
     let asked = query::text(&ReadinessQuery { slot, at });
     let path = path(&["pipelines", pipeline.as_str(), "evaluate"]);

@@ -18,7 +18,6 @@ use crate::{
     exit::{Failure, SUCCESS},
     ledger::Ledger,
     output::Output,
-    remote::RemoteServer,
     source::Source,
     target::Target,
 };
@@ -37,7 +36,7 @@ pub(super) fn run(
     let directory = match target {
         Target::Project(directory) => directory,
         Target::Server(address) => {
-            let source = Source::Server(Box::new(RemoteServer::new(address, output)?));
+            let source = Source::at(address, output)?;
             return there::run(&source, run, asked, output);
         }
     };

@@ -30,7 +30,7 @@ pub(super) fn run(target: &Target, asked: &Resume, output: &mut Output) -> Resul
             inbox.send(&record, asked.sending, output)
         }
         RequestSource::Server(inbox) => {
-            let (server, name) = (inbox.server()?, inbox.pipeline.as_str());
+            let (server, name) = (inbox.source.server()?, inbox.pipeline.as_str());
             let path = path(&["pipelines", name, "resume", "plan"]);
             let (plan, etag): (ResumePlanAnswer, _) = server.plan(&path, &request)?;
             let missed = Missed { pipeline: &inbox.pipeline, count: plan.missed };

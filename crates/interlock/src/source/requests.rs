@@ -36,16 +36,6 @@ pub(crate) struct ServerInbox {
     pub(crate) pipeline: PipelineId,
 }
 
-impl ServerInbox {
-    /// The server.
-    pub(crate) fn server(&self) -> Result<&RemoteServer, Failure> {
-        match &self.source {
-            Source::Server(server) => Ok(server),
-            Source::Project(_) => Err(Failure::failed("internal error: no server", "")),
-        }
-    }
-}
-
 impl RequestSource {
     /// For a pipeline that is declared or recorded.
     pub(crate) fn open(
@@ -123,7 +113,7 @@ impl RequestSource {
                         "Ask on the machine of the project, with `-C DIR`.",
                     )
                 })?;
-                change_there(server.server()?, &change, sending, output)
+                change_there(server.source.server()?, &change, sending, output)
             }
         }
     }

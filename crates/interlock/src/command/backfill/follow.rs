@@ -85,7 +85,7 @@ pub(super) fn attach(
     let inbox = match requests {
         RequestSource::Inbox(inbox) => inbox,
         RequestSource::Server(inbox) => {
-            return there((inbox.server()?, &inbox.pipeline), number, sending, output);
+            return there((inbox.source.server()?, &inbox.pipeline), number, sending, output);
         }
     };
     let name = &inbox.pipeline;

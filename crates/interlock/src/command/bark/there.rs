@@ -32,10 +32,8 @@ pub(super) fn run(
             "Give it where the project is: `interlock -C DIR bark --every 1h`.",
         ));
     }
-    let source = Source::Server(Box::new(RemoteServer::new(address, output)?));
-    let Source::Server(server) = &source else {
-        return Err(Failure::failed("internal error: no server", ""));
-    };
+    let source = Source::at(address, output)?;
+    let server = source.server()?;
     let pipeline = match &asked.pipeline {
         Some(name) => source.known_or_system(name)?,
         None => PipelineId::system(),

@@ -42,10 +42,8 @@ pub(super) fn run(
     catchup: &Catchup,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let source = Source::Server(Box::new(RemoteServer::new(address, output)?));
-    let Source::Server(server) = &source else {
-        return Err(Failure::failed("internal error: no server", ""));
-    };
+    let source = Source::at(address, output)?;
+    let server = source.server()?;
     let only = catchup.pipeline.as_ref().map(|name| source.known(name)).transpose()?;
     let now = clock::now();
     let at = match (catchup.at, &only) {

@@ -15,7 +15,7 @@ use crate::{
     command::{evaluate::evaluated_there, why},
     exit::{Failure, PROBLEMS, SUCCESS, USAGE},
     output::Output,
-    remote::{RemoteServer, query::path},
+    remote::query::path,
     slot_name::Typed,
     source::Source,
     target::ServerAddress,
@@ -32,7 +32,7 @@ pub(super) fn run(
             "Leave them out, or try the rule in a project here with `-C DIR`.",
         ));
     }
-    let source = Source::Server(Box::new(RemoteServer::new(address, output)?));
+    let source = Source::at(address, output)?;
     let explanation = explained(&source, explain)?;
     if explain.json {
         output.json(&explanation.to_json(&explain.pipeline))?;

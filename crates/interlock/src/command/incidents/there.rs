@@ -28,7 +28,7 @@ use crate::{
     ledger::PendingRequest,
     output::{Form, Output},
     progress::Progress,
-    remote::{RemoteServer, query::path, route},
+    remote::{query::path, route},
     source::{Source, applied, change_there},
     target::{ServerAddress, Target},
 };
@@ -39,7 +39,7 @@ pub(super) fn run(
     asked: &ListIncidents,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let source = Source::Server(Box::new(RemoteServer::new(address, output)?));
+    let source = Source::at(address, output)?;
     let there = There { source, target };
     match command {
         None => there.list(asked, output),
@@ -79,13 +79,6 @@ impl Matching {
 }
 
 impl There<'_> {
-    fn server(&self) -> Result<&RemoteServer, Failure> {
-        match &self.source {
-            Source::Server(server) => Ok(server),
-            Source::Project(_) => Err(Failure::failed("internal error: no server", "")),
-        }
-    }
-
     fn matching(&self, filter: &IncidentFilter) -> Result<Matching, Failure> {
         let IncidentFilter { pipeline, kinds, owners, labels, upstreams } = filter;
         let pipeline = pipeline.as_deref().map(|name| self.source.known_or_system(name));
@@ -118,7 +111,7 @@ impl There<'_> {
         let mut found = Vec::new();
         loop {
             let page: Listing<IncidentAnswer> =
-                self.server()?.get(&path(&["incidents"]), &asked)?;
+                self.source.server()?.get(&path(&["incidents"]), &asked)?;
             found.extend(page.items.into_iter().filter(|it| matching.holds(it)));
             asked.after = page.next;
             if asked.after.is_none() || found.len() > limit {
@@ -165,7 +158,7 @@ impl There<'_> {
         for by in groups::groupings(asked) {
             let path = path(&["incidents", "groups"]);
             let found: IncidentGroupsAnswer =
-                self.server()?.get(&path, &IncidentGroupsQuery { by })?;
+                self.source.server()?.get(&path, &IncidentGroupsQuery { by })?;
             count = found.scanned as usize;
             all.push((by, found.items));
         }
@@ -209,7 +202,7 @@ impl There<'_> {
         let (pipeline, record) = entry(hand, asked, found)?;
         let change = route::of(&pipeline, &record)
             .ok_or_else(|| Failure::failed("internal error: it has no route", ""))?;
-        change_there(self.server()?, &change, asked.sending, output)
+        change_there(self.source.server()?, &change, asked.sending, output)
     }
 
     fn handle_all(
@@ -252,7 +245,7 @@ impl There<'_> {
     ) -> Result<(), Failure> {
         let (pipeline, record) = entry(hand, asked, incident)?;
         let Some(change) = route::of(&pipeline, &record) else { return Ok(()) };
-        let answer = self.server()?.change(&change, asked.sending.wait)?;
+        let answer = self.source.server()?.change(&change, asked.sending.wait)?;
         let request = PendingRequest { pipeline, key: fresh_key(), record };
         match applied(&answer) {
             Some(answer) if answer.accepted => done.accepted += 1,

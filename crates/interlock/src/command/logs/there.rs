@@ -42,9 +42,7 @@ pub(super) fn run(
     asked: &LogQuery,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let Source::Server(server) = source else {
-        return Err(Failure::failed("internal error: no server", ""));
-    };
+    let server = source.server()?;
     let mut asked = asked.clone();
     let mut printed = Printed { offset: 0, is_told_partial: false };
     let mut failures = 0;

@@ -11,11 +11,7 @@ use jiff::Timestamp;
 
 use super::COUNT_MAX;
 use crate::{
-    arguments::Next,
-    exit::Failure,
-    output::Output,
-    remote::{RemoteServer, query::path},
-    source::Source,
+    arguments::Next, exit::Failure, output::Output, remote::query::path, source::Source,
     target::ServerAddress,
 };
 
@@ -32,7 +28,7 @@ pub(super) fn slots(
     now: Timestamp,
     output: &mut Output,
 ) -> Result<NextSlotsAnswer, Failure> {
-    let source = Source::Server(Box::new(RemoteServer::new(address, output)?));
+    let source = Source::at(address, output)?;
     let names = match &next.pipeline {
         Some(name) => vec![source.known(name)?],
         None => {
@@ -102,9 +98,7 @@ fn within(
     window: TimeWindow,
     count: usize,
 ) -> Result<NextSlotsAnswer, Failure> {
-    let Source::Server(server) = source else {
-        return Err(Failure::failed("internal error: no server", ""));
-    };
+    let server = source.server()?;
     let path = path(&["pipelines", name.as_str(), "next"]);
     let mut all = NextSlotsAnswer::default();
     let mut from = window.from;

@@ -35,10 +35,8 @@ struct Following<'a> {
 }
 
 pub(super) fn run(address: &ServerAddress, run: &Run, output: &mut Output) -> Result<u8, Failure> {
-    let source = Source::Server(Box::new(RemoteServer::new(address, output)?));
-    let Source::Server(server) = &source else {
-        return Err(Failure::failed("internal error: no server", ""));
-    };
+    let source = Source::at(address, output)?;
+    let server = source.server()?;
     let known = known_there(server, &run.pipeline)?;
     let pipeline = &known.id;
     let slot = match typed(run) {

@@ -15,7 +15,7 @@ use crate::{
     clock,
     exit::{Failure, SUCCESS},
     output::Output,
-    remote::{RemoteServer, query::path, route},
+    remote::{query::path, route},
     source::{Source, applied, print_answer},
     target::ServerAddress,
 };
@@ -25,10 +25,8 @@ pub(super) fn run(
     asked: &BackfillStart,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let source = Source::Server(Box::new(RemoteServer::new(address, output)?));
-    let Source::Server(server) = &source else {
-        return Err(Failure::failed("internal error: no server", ""));
-    };
+    let source = Source::at(address, output)?;
+    let server = source.server()?;
     let pipeline = source.known(&asked.pipeline)?;
     let zones = source.schedule_zones(&pipeline)?;
     let named = zones.all.iter().filter(|it| asked.schedules.iter().any(|id| id == it.id.as_str()));
