@@ -109,7 +109,7 @@ const flows = {
 
   // the picture of the README: `node flows.mjs picture http://127.0.0.1:8420 docs/fleet.png`, beside this file's modules
   async picture(file) {
-    const page = await (await open({ viewport: { width: 1120, height: 440 }, colorScheme: 'light' })).newPage();
+    const page = await (await open({ viewport: { width: 1440, height: 600 }, colorScheme: 'light' })).newPage();
     await page.goto(base + '/?range=3h');
     await page.screenshot({ path: file });
   },
