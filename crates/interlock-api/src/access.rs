@@ -18,7 +18,7 @@
 //! and what is asked for under a name that is not this machine's (which is what a rebound name looks like), is refused.
 //! With a token none of that is looked at: no page knows one.
 //!
-//! A browser shows a session instead ([`session`](crate::session)): a cookie that `POST /session` gave for a token. It counts for as
+//! A browser shows a session instead ([`session`]): a cookie that `POST /session` gave for a token. It counts for as
 //! long as that token, never on `/ping`, and changes something only for a page of the same origin.
 //!
 //! A token is shown as `Authorization: Bearer TOKEN`, as `X-API-Key: TOKEN`, or as the password (or the name without

@@ -167,15 +167,31 @@ impl Lane {
         );
     }
 
-    /// A cell: the slots of a bucket, in proportion.
-    pub(crate) fn stack(&mut self, cell: &FleetCellAnswer, wide: f64) {
-        let counts = places(&cell.counts);
+    /// A cell: the slots of a bucket, in proportion. Of the bucket that it is now in, what is planned stands behind the line of now.
+    pub(crate) fn stack(&mut self, cell: &FleetCellAnswer, (wide, now): (f64, f64)) {
+        let from = f64::from(cell.bucket) * wide;
+        let until = from + wide;
+        let all = &cell.counts;
+        if (from..until).contains(&now) {
+            let past = FleetCountsAnswer { planned: 0, ..*all };
+            let planned =
+                FleetCountsAnswer { planned: all.planned, ..FleetCountsAnswer::default() };
+            self.part(&past, (from, now - from));
+            self.part(&planned, (now, until - now));
+        } else {
+            self.part(all, (from, wide));
+        }
+    }
+
+    /// A stack of its own, if it is wide enough to be seen.
+    fn part(&mut self, counts: &FleetCountsAnswer, (from, wide): (f64, f64)) {
+        let counts = places(counts);
         let total: u64 = counts.iter().map(|(_, count)| count).sum();
         if total == 0 {
             return;
         }
         let gap = (wide * 0.3).min(3.0);
-        let x = f64::from(cell.bucket) * wide + gap / 2.0;
+        let x = from + gap / 2.0;
         let all = 2.0 * HALF;
         let is_wrong = |place: FleetPlace| {
             matches!(
@@ -316,7 +332,7 @@ mod tests {
     fn a_cell_is_in_proportion_and_what_went_wrong_is_always_seen() {
         let counts = FleetCountsAnswer { on_time: 999, failed: 1, ..FleetCountsAnswer::default() };
         let mut lane = Lane::default();
-        lane.stack(&FleetCellAnswer { bucket: 2, counts }, 10.0);
+        lane.stack(&FleetCellAnswer { bucket: 2, counts }, (10.0, 500.0));
         let drawn = lane.finish(20);
         assert!(drawn.contains(r#"<path class="c-failed" d="M21.5 5h7V7h-7z"/>"#), "{drawn}");
         assert!(drawn.contains(r#"<path class="c-ok" d="M21.5 7h7V15h-7z"/>"#), "{drawn}");

@@ -66,7 +66,11 @@ fn a_folder_that_is_moved_ends_serve_and_the_next_one_runs_nothing_twice() {
     // At once, as somebody would who wonders why nothing is recorded.
     let second = serve(&project);
     let told = ends_and_tells(&project, first);
-    assert!(told.contains("was moved or deleted"), "{told}");
+    // By then the second one may have made a ledger in its place.
+    assert!(
+        ["was moved or deleted", "was replaced by another file"].iter().any(|it| told.contains(it)),
+        "{told}"
+    );
     let before = began(&project).len();
     project.until("the second one works", || (began(&project).len() > before + 3).then_some(()));
     let twice: Vec<_> = began(&project).into_iter().filter(|(_, count)| *count > 1).collect();

@@ -73,7 +73,9 @@ pub(super) fn axis(fleet: &FleetAnswer, scale: Scale, zone: &Zone) -> Drawing {
     let first = all.iter().position(|at| is_midnight(&at)).unwrap_or(0);
     for (number, at) in all.iter().enumerate() {
         let x = scale.percent(*at);
-        if (x - now).abs() < 4.6 || !(0.8..=99.2).contains(&x) {
+        // What would stand behind the time of now is left out.
+        let wide = if zone.at(*at).minute() == 0 { 4.6 } else { 6.2 };
+        if (x - now).abs() < wide || !(0.8..=99.2).contains(&x) {
             continue;
         }
         let odd = if number.abs_diff(first) % 2 == 1 { " odd" } else { "" };

@@ -134,7 +134,7 @@ fn strip(item: &FleetRowAnswer, input: &RowInput<'_>) -> Drawing {
     if !item.lists_all_slots {
         let wide = WIDE / f64::from(fleet.buckets.max(1));
         for cell in &item.cells {
-            lane.stack(cell, wide);
+            lane.stack(cell, (wide, scale.x(fleet.now)));
         }
     }
     let pipeline = item.pipeline.as_deref().unwrap_or_default();

@@ -175,7 +175,10 @@ impl Drawn<'_> {
             count(cells.entry(cell(scale, *at)).or_default(), FleetPlace::Planned);
         }
         for (bucket, counts) in cells {
-            lane.stack(&FleetCellAnswer { bucket, counts }, WIDE / f64::from(CELLS));
+            lane.stack(
+                &FleetCellAnswer { bucket, counts },
+                (WIDE / f64::from(CELLS), scale.x(now)),
+            );
         }
         for at in self.next.iter().filter(|_| !is_dense) {
             let expected = usual.and_then(|usual| at.checked_add(usual).ok());
