@@ -163,11 +163,12 @@ async fn begin(
         let hint = "Open the login page itself.";
         return Err(ApiError::new(ErrorCode::ForeignOrigin, message, hint));
     }
+    let is_tls = is_encrypted(&headers, peer.as_ref());
     let peer =
         peer.map_or(std::net::Ipv4Addr::LOCALHOST.into(), |Extension(peer)| peer.remote_ip());
     let next = own_path(&next);
     match door.begin_session(token.trim(), peer) {
-        Ok(session) => Ok(see(next, &set_cookie(&headers, &session, LASTS.as_secs()))),
+        Ok(session) => Ok(see(next, &set_cookie(is_tls, &session, LASTS.as_secs()))),
         Err(refusal) => {
             let mut response = see("", "");
             let place = format!("/login?wrong={}&next={}", refusal.code.as_str(), escaped(next));
@@ -181,8 +182,8 @@ async fn begin(
     }
 }
 
-async fn end(headers: HeaderMap, _request: Request) -> Response {
-    see("/login", &set_cookie(&headers, "", 0))
+async fn end(headers: HeaderMap, peer: Option<Extension<Peer>>, _request: Request) -> Response {
+    see("/login", &set_cookie(is_encrypted(&headers, peer.as_ref()), "", 0))
 }
 
 /// Another page, with a cookie.
@@ -196,9 +197,14 @@ fn see(place: &str, cookie: &str) -> Response {
     response
 }
 
-fn set_cookie(headers: &HeaderMap, value: &str, seconds: i64) -> String {
-    // Who lies about it hurts themselves alone: it is their own browser that keeps the cookie.
-    let is_tls = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+/// Whether the browser's connection is encrypted: by `server.tls`, or by a proxy before us. A client that lies about the proxy hurts itself
+/// alone: it is its own browser that keeps the cookie.
+fn is_encrypted(headers: &HeaderMap, peer: Option<&Extension<Peer>>) -> bool {
+    peer.is_some_and(|Extension(peer)| peer.is_tls)
+        || headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https")
+}
+
+fn set_cookie(is_tls: bool, value: &str, seconds: i64) -> String {
     let (name, secure) = if is_tls { (COOKIE_NAMES[0], "; Secure") } else { (COOKIE_NAMES[1], "") };
     format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}")
 }
@@ -292,7 +298,8 @@ mod tests {
         let all = headers(&[("cookie", "a=b; interlock_session=x.1.y; c=d")]);
         assert_eq!(cookie(&all).as_deref(), Some("x.1.y"));
         assert_eq!(cookie(&headers(&[("cookie", "a=b")])), None);
-        let secure = set_cookie(&headers(&[("x-forwarded-proto", "https")]), "v", 1);
+        let is_tls = is_encrypted(&headers(&[("x-forwarded-proto", "https")]), None);
+        let secure = set_cookie(is_tls, "v", 1);
         assert!(secure.starts_with("__Host-interlock=v;") && secure.ends_with("; Secure"));
         assert!(secure.contains("HttpOnly; SameSite=Lax"), "{secure}");
     }

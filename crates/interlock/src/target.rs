@@ -76,18 +76,20 @@ impl Target {
         let set = |name: &str| environment(name).filter(|value| !value.is_empty());
         asked.check()?;
         if let Some(url) = &asked.url {
-            return Ok(Self::Server(ServerAddress::of(url, &asked.token, &set)?));
+            return Ok(Self::Server(ServerAddress::of(url, asked.token.as_ref(), &set)?));
         }
         if let Some(name) = &asked.context {
-            return Ok(Self::Server(ServerAddress::of_context(name, &asked.token, &set)?));
+            return Ok(Self::Server(ServerAddress::of_context(name, asked.token.as_ref(), &set)?));
         }
         if asked.is_project_named {
             return Ok(Self::Project(directory.to_owned()));
         }
         match (set("INTERLOCK_URL"), set("INTERLOCK_CONTEXT")) {
-            (Some(url), _) => Ok(Self::Server(ServerAddress::of(&url, &asked.token, &set)?)),
+            (Some(url), _) => {
+                Ok(Self::Server(ServerAddress::of(&url, asked.token.as_ref(), &set)?))
+            }
             (None, Some(name)) => {
-                Ok(Self::Server(ServerAddress::of_context(&name, &asked.token, &set)?))
+                Ok(Self::Server(ServerAddress::of_context(&name, asked.token.as_ref(), &set)?))
             }
             (None, None) if asked.token.is_some() => Err(Failure::usage(
                 "`--token` is shown to a server, and none is named",
@@ -102,7 +104,7 @@ impl ServerAddress {
     /// The server of a URL, with the token that was typed, else the one of the environment.
     fn of(
         url: &str,
-        token: &Option<Token>,
+        token: Option<&Token>,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, Failure> {
         let token = match token {
@@ -116,7 +118,7 @@ impl ServerAddress {
     /// The server of a context. Its own token is shown to it alone; one of the environment where it has none.
     fn of_context(
         name: &str,
-        token: &Option<Token>,
+        token: Option<&Token>,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, Failure> {
         let contexts = Contexts::read(environment)?;

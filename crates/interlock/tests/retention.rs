@@ -168,7 +168,7 @@ fn what_was_decided_long_ago_leaves_the_ledger_and_is_not_taken_for_never() {
     until(project, "the end of the old answer", || (!is_answered()).then_some(()));
     until(project, "the end of the old incident", || (!is_told_of()).then_some(()));
     let run = says(project, &["run", "yearly", "--slot", &slot]);
-    assert!(run.contains("older than what is kept"), "{run}");
+    assert!(run.contains("is older than the ledger keeps"), "{run}");
     let backfill = ["backfill", "start", "yearly", "--from", &long_ago, "--to", "now", "--dry-run"];
     let refused = says(project, &backfill);
     assert!(refused.contains("may have been taken out"), "{refused}");

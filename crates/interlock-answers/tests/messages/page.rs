@@ -75,6 +75,7 @@ fn subject(kind: &str) -> &'static str {
         "CLOCK_SKEW" => "The clock of this host",
         "INVARIANT_BROKEN" => "orders/daily (S3)",
         "HTTP_UNREACHABLE" => "The HTTP interface of batch-1",
+        "CERTIFICATE_UNUSABLE" => "The certificate of batch-1",
         "ARCHIVE_BEHIND" => "The archive",
         "INSTANCE_GONE" => "batch-2",
         "STORE_UNSAFE" | "STORE_ROLLBACK" | "STORE_RECOVERED" => "The store",

@@ -407,6 +407,12 @@ pub const EVENTS: &[EventKind] = &[
     ),
     event("HTTP_REACHABLE", "It answers again.", "jobs can report over HTTP again"),
     event(
+        "CERTIFICATE_UNUSABLE",
+        "The certificate of `server.tls` cannot be used, or it ends soon.",
+        "the certificate of `server.tls` ends at 2026-03-01T00:00:00Z",
+    ),
+    event("CERTIFICATE_USABLE", "It can be used again.", "it can be used"),
+    event(
         "ARCHIVE_BEHIND",
         "The archive in PostgreSQL does not take history.",
         "nothing was archived for 900 s: is a process with the role `archiver` running? (One that reads a large store for the first time is not seen from another process)",

@@ -213,6 +213,13 @@ pub const RUNBOOKS: &[Runbook] = &[
     .look("Whether another process has the address; `interlock doctor --live` asks the running process.")
     .act("Free the address or write another `server.addr`; if the process hangs, start it again."),
     about(
+        "CERTIFICATE_UNUSABLE",
+        "The certificate of `server.tls` ends soon or has ended, or its files changed and cannot be used. The old certificate stays in force; \
+         clients turn away from one that has ended.",
+    )
+    .look("The files of `server.tls`, and the reason in the message; `interlock doctor` reads them, too.")
+    .act("Put a valid certificate and its key in place; `serve` takes them up within a second, without a restart."),
+    about(
         "ARCHIVE_BEHIND",
         "History does not reach the archive in PostgreSQL. Nothing is lost: the store keeps it meanwhile, and grows.",
     )

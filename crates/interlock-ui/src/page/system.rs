@@ -196,7 +196,7 @@ fn squares(shards: &[ShardAnswer]) -> Shards {
         Some(owner) => {
             (shape(&owner.instance), format!("shard {}: {}", shard.shard, owner.instance))
         }
-        None => (NOBODY, format!("shard {}: nobody owns it", shard.shard)),
+        None => (NOBODY, format!("shard {}: no instance owns it", shard.shard)),
     };
     let count = |owner: &str| {
         shards

@@ -6,6 +6,7 @@ use interlock_answers::{
     model::event::EventAnswer,
     prose::{REPORT_REJECTED, REQUEST_REJECTED, sentence},
 };
+use interlock_core::id::PipelineId;
 use serde_json::to_value;
 
 use crate::{
@@ -29,7 +30,7 @@ pub(super) fn run(target: &Target, events: &Events, output: &mut Output) -> Resu
     if events.follow {
         source.conclude(pipeline.as_ref(), output)?;
         if let Source::Server(server) = &source {
-            let only = pipeline.as_ref().map(|it| it.as_str());
+            let only = pipeline.as_ref().map(PipelineId::as_str);
             return listen(EventStream::new(server, only, after), events, output);
         }
     }

@@ -288,7 +288,7 @@ fn certificate(place: &Place, server: &Server) -> DoctorFinding {
             return DoctorFinding::good(code, "none; only this machine can reach HTTP");
         }
         let message = format!(
-            "{} can be reached from other machines and is not encrypted: whoever stands on the way reads tokens and logs",
+            "{} can be reached from other machines and is not encrypted: anyone on the network path can read tokens and logs",
             server.addr
         );
         let hint = "Write `server.tls: {cert: …, key: …}` in interlock.yaml, or let only a proxy reach it.";

@@ -12,7 +12,9 @@ pub(crate) fn text(query: &impl Serialize) -> String {
     for (name, value) in &fields {
         match value {
             Value::Array(several) => {
-                several.iter().for_each(|value| add(&mut text, name, value));
+                for value in several {
+                    add(&mut text, name, value);
+                }
             }
             Value::Null
             | Value::Bool(_)

@@ -18,9 +18,6 @@ pub(crate) fn of(pipeline: &PipelineId, record: &InboxRecord) -> Option<Change> 
     let about_slot = |slot: &SlotName, what: &str| {
         path(&["pipelines", name, "slots", &slot.schedule, &slot.nominal.to_string(), what])
     };
-    let about_backfill = |number: u64, what: &str| {
-        path(&["pipelines", name, "backfills", &number.to_string(), what])
-    };
     Some(match record {
         InboxRecord::Sensor { key, value, at } => {
             let body = SensorRequest { value: value.clone(), at: Some(json!(at)) };
@@ -46,16 +43,6 @@ pub(crate) fn of(pipeline: &PipelineId, record: &InboxRecord) -> Option<Change> 
             post(path(&["pipelines", name, "resume"]), &body)
         }
         InboxRecord::Catchup {} => post(path(&["pipelines", name, "catchup"]), &json!({})),
-        InboxRecord::PauseBackfill { backfill } => {
-            post(about_backfill(*backfill, "pause"), &json!({}))
-        }
-        InboxRecord::ResumeBackfill { backfill } => {
-            post(about_backfill(*backfill, "resume"), &json!({}))
-        }
-        InboxRecord::CancelBackfill { backfill, reason, ends_runs } => {
-            let (reason, ends_runs) = (Some(reason.clone()), *ends_runs);
-            post(about_backfill(*backfill, "cancel"), &CancelBackfillRequest { reason, ends_runs })
-        }
         InboxRecord::Incident { key, hand, by: _, note } => {
             let hand = Hand::parse(hand)?.as_str();
             let body = IncidentRequest { note: note.clone() };
@@ -79,6 +66,9 @@ pub(crate) fn of(pipeline: &PipelineId, record: &InboxRecord) -> Option<Change> 
             };
             post(path(&["runs", run_id, "complete"]), &body)
         }
+        InboxRecord::PauseBackfill { .. }
+        | InboxRecord::ResumeBackfill { .. }
+        | InboxRecord::CancelBackfill { .. } => return about_backfill(name, record),
         InboxRecord::StopCatchup { .. }
         | InboxRecord::StartBackfill { .. }
         | InboxRecord::Silence { .. }
@@ -93,6 +83,25 @@ pub(crate) fn of(pipeline: &PipelineId, record: &InboxRecord) -> Option<Change> 
         | InboxRecord::Unreadable { .. }
         | InboxRecord::Heard { .. } => return None,
     })
+}
+
+/// The route for what is asked of a backfill that there is.
+fn about_backfill(pipeline: &str, record: &InboxRecord) -> Option<Change> {
+    let place = |number: &u64, what: &str| {
+        path(&["pipelines", pipeline, "backfills", &number.to_string(), what])
+    };
+    match record {
+        InboxRecord::PauseBackfill { backfill } => Some(post(place(backfill, "pause"), &json!({}))),
+        InboxRecord::ResumeBackfill { backfill } => {
+            Some(post(place(backfill, "resume"), &json!({})))
+        }
+        InboxRecord::CancelBackfill { backfill, reason, ends_runs } => {
+            let (reason, ends_runs) = (Some(reason.clone()), *ends_runs);
+            let body = CancelBackfillRequest { reason, ends_runs };
+            Some(post(place(backfill, "cancel"), &body))
+        }
+        _ => None,
+    }
 }
 
 /// A change that is posted with a body.

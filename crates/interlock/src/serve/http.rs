@@ -15,7 +15,7 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Hearing, InterfaceDeps, Limits, MakePages, Post, Running, SessionKey, Surface,
+    Doorkeeper, Hearing, InterfaceDeps, Limits, Post, Running, SessionKey, Surface,
     access::stored_tokens,
     address::{self, BindError, Exposure},
     tls::{Fingerprint, ListenerCertificate, TlsFiles},
@@ -89,14 +89,17 @@ impl Interface {
             surface.certificate.get_or_init(|| certificate);
         } else if let Some(address) = address.filter(|address| !address.ip().is_loopback()) {
             tracing::warn!(
-                "http://{address} can be reached from other machines and is not encrypted: whoever stands on the way reads tokens and \
+                "http://{address} can be reached from other machines and is not encrypted: anyone on the network path can read tokens and \
                  logs (`server.tls` in interlock.yaml)"
             );
         }
         let is_there = matches!(post, Post::Taken(_));
         door.allow_sessions(session_key(&place.folder.join(SESSION_KEY))?);
         let surface = Arc::clone(surface);
-        let pages = pages();
+        #[cfg(feature = "ui")]
+        let pages = Some(pages());
+        #[cfg(not(feature = "ui"))]
+        let pages = None;
         let deps = InterfaceDeps { post, surface, door, limits, hearing, pages };
         let running = interlock_api::start(deps);
         let running = running.map_err(failed)?;
@@ -127,13 +130,8 @@ impl Interface {
 
 /// The pages for people.
 #[cfg(feature = "ui")]
-fn pages() -> Option<MakePages> {
-    Some(Box::new(|api| interlock_ui::pages(api, clock::now)))
-}
-
-#[cfg(not(feature = "ui"))]
-fn pages() -> Option<MakePages> {
-    None
+fn pages() -> interlock_api::MakePages {
+    Box::new(|api| interlock_ui::pages(api, clock::now))
 }
 
 /// What vouches for the sessions of browsers. It stays on this host: a ledger that gets lost opens nothing.

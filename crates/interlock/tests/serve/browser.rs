@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::{Daemon, pings::curl, project::Project};
 
 /// How long a step of a flow may take: a browser starts, pages load, jobs run; on a machine that has other work.
-const STEP: Duration = Duration::from_secs(120);
+const STEP: Duration = Duration::from_mins(2);
 
 /// Two jobs whose slots come every few seconds, one that nobody ever reports, and one that fails.
 const PIPELINES: &[(&str, &str)] = &[

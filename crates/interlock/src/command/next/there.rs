@@ -29,13 +29,12 @@ pub(super) fn slots(
     output: &mut Output,
 ) -> Result<NextSlotsAnswer, Failure> {
     let source = Source::at(address, output)?;
-    let names = match &next.pipeline {
-        Some(name) => vec![source.known(name)?],
-        None => {
-            let all = source.standings(None)?.into_iter().map(|it| it.declared);
-            let declared = all.filter(|it| it.version.is_some());
-            declared.filter_map(|it| PipelineId::parse(&it.pipeline).ok()).collect()
-        }
+    let names = if let Some(name) = &next.pipeline {
+        vec![source.known(name)?]
+    } else {
+        let all = source.standings(None)?.into_iter().map(|it| it.declared);
+        let declared = all.filter(|it| it.version.is_some());
+        declared.filter_map(|it| PipelineId::parse(&it.pipeline).ok()).collect()
     };
     let mut listing = NextSlotsAnswer::default();
     for name in &names {
