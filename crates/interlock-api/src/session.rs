@@ -163,12 +163,12 @@ async fn begin(
         let hint = "Open the login page itself.";
         return Err(ApiError::new(ErrorCode::ForeignOrigin, message, hint));
     }
-    let is_tls = is_encrypted(&headers, peer.as_ref());
+    let connection = BrowserConnection::of(&headers, peer.as_ref());
     let peer =
         peer.map_or(std::net::Ipv4Addr::LOCALHOST.into(), |Extension(peer)| peer.remote_ip());
     let next = own_path(&next);
     match door.begin_session(token.trim(), peer) {
-        Ok(session) => Ok(see(next, &set_cookie(is_tls, &session, LASTS.as_secs()))),
+        Ok(session) => Ok(see(next, &set_cookie(connection, &session, LASTS.as_secs()))),
         Err(refusal) => {
             let mut response = see("", "");
             let place = format!("/login?wrong={}&next={}", refusal.code.as_str(), escaped(next));
@@ -183,7 +183,7 @@ async fn begin(
 }
 
 async fn end(headers: HeaderMap, peer: Option<Extension<Peer>>, _request: Request) -> Response {
-    see("/login", &set_cookie(is_encrypted(&headers, peer.as_ref()), "", 0))
+    see("/login", &set_cookie(BrowserConnection::of(&headers, peer.as_ref()), "", 0))
 }
 
 /// Another page, with a cookie.
@@ -197,15 +197,29 @@ fn see(place: &str, cookie: &str) -> Response {
     response
 }
 
-/// Whether the browser's connection is encrypted: by `server.tls`, or by a proxy before us. A client that lies about the proxy hurts itself
-/// alone: it is its own browser that keeps the cookie.
-fn is_encrypted(headers: &HeaderMap, peer: Option<&Extension<Peer>>) -> bool {
-    peer.is_some_and(|Extension(peer)| peer.is_tls)
-        || headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https")
+/// How a browser reached us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BrowserConnection {
+    /// Others can read along.
+    Plain,
+    /// By `server.tls`, or by a proxy before us.
+    Encrypted,
 }
 
-fn set_cookie(is_tls: bool, value: &str, seconds: i64) -> String {
-    let (name, secure) = if is_tls { (COOKIE_NAMES[0], "; Secure") } else { (COOKIE_NAMES[1], "") };
+impl BrowserConnection {
+    /// A client that lies about a proxy hurts itself alone: it is its own browser that keeps the cookie.
+    fn of(headers: &HeaderMap, peer: Option<&Extension<Peer>>) -> Self {
+        let is_encrypted = peer.is_some_and(|Extension(peer)| peer.is_tls)
+            || headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+        if is_encrypted { Self::Encrypted } else { Self::Plain }
+    }
+}
+
+fn set_cookie(connection: BrowserConnection, value: &str, seconds: i64) -> String {
+    let (name, secure) = match connection {
+        BrowserConnection::Encrypted => (COOKIE_NAMES[0], "; Secure"),
+        BrowserConnection::Plain => (COOKIE_NAMES[1], ""),
+    };
     format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}")
 }
 
@@ -298,8 +312,8 @@ mod tests {
         let all = headers(&[("cookie", "a=b; interlock_session=x.1.y; c=d")]);
         assert_eq!(cookie(&all).as_deref(), Some("x.1.y"));
         assert_eq!(cookie(&headers(&[("cookie", "a=b")])), None);
-        let is_tls = is_encrypted(&headers(&[("x-forwarded-proto", "https")]), None);
-        let secure = set_cookie(is_tls, "v", 1);
+        let behind_proxy = BrowserConnection::of(&headers(&[("x-forwarded-proto", "https")]), None);
+        let secure = set_cookie(behind_proxy, "v", 1);
         assert!(secure.starts_with("__Host-interlock=v;") && secure.ends_with("; Secure"));
         assert!(secure.contains("HttpOnly; SameSite=Lax"), "{secure}");
     }

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use crate::canned::Canned;
 
 /// A row of an hourly pipeline in a state.
-fn row(name: &str, state: &str, reason: &str, needs: bool) -> Value {
+fn row(name: &str, state: &str, reason: &str) -> Value {
+    let needs = matches!(state, "failed" | "missed" | "pausedLong");
     json!({
         "pipeline": name, "group": "finance", "pipelines": 1, "state": state, "reason": reason, "reasonInFull": reason,
         "needsAttention": needs, "states": {"pipelines": 1, "attention": 0}, "usualSeconds": 600,
@@ -39,7 +40,7 @@ fn with(mut row: Value, places: &[(&str, &str)]) -> Value {
 }
 
 fn fleet() -> Value {
-    let mut group = row("", "onTime", "all on time; 2 skipped: overlap", false);
+    let mut group = row("", "onTime", "all on time; 2 skipped: overlap");
     group["pipeline"] = Value::Null;
     group["pipelines"] = json!(38);
     group["group"] = json!("partners");
@@ -49,24 +50,23 @@ fn fleet() -> Value {
         {"bucket": 1, "onTime": 20}, {"bucket": 40, "onTime": 30, "failed": 1}, {"bucket": 41, "missed": 2, "unknown": 2},
         {"bucket": 55, "planned": 30}
     ]);
-    let mut paused =
-        row("price-feed", "pausedLong", "by jonas, 26 h; should have ended Sat 18:00", true);
+    let mut paused = row("price-feed", "pausedLong", "by jonas, 26 h; should have ended Sat 18:00");
     paused["paused"] = json!({"reason": "vendor", "since": "2026-10-24T06:40:00Z", "until": null});
     paused["pauses"] = json!([{"from": "2026-10-24T06:40:00Z", "until": null, "reason": "vendor"}]);
     json!({
         "now": "2026-10-25T08:41:00Z", "from": "2026-10-24T20:30:00Z", "until": "2026-10-25T11:45:00Z",
         "bucketSeconds": 900, "buckets": 61,
         "items": [
-            with(row("settlement", "failed", "exit code 1, all 3 attempts used", true), &[("2026-10-25T05:05:00Z", "failed")]),
-            with(row("backup", "missed", "no report by 08:30; 2 channels told", true), &[("2026-10-25T07:05:00Z", "missed")]),
+            with(row("settlement", "failed", "exit code 1, all 3 attempts used"), &[("2026-10-25T05:05:00Z", "failed")]),
+            with(row("backup", "missed", "no report by 08:30; 2 channels told"), &[("2026-10-25T07:05:00Z", "missed")]),
             paused,
-            with(row("fx-rates", "onTime", "4 min, as usual", false), &[
+            with(row("fx-rates", "onTime", "4 min, as usual"), &[
                 ("2026-10-24T22:05:00Z", "onTime"), ("2026-10-25T00:05:00Z", "late"), ("2026-10-25T03:05:00Z", "unknown"),
                 ("2026-10-25T04:05:00Z", "caughtUp"), ("2026-10-25T05:05:00Z", "skipped"), ("2026-10-25T08:05:00Z", "running"),
                 ("2026-10-25T09:05:00Z", "planned"), ("2026-10-25T10:05:00Z", "planned"),
             ]),
-            with(row("card-fees", "waiting", "acquirer-file missing; gives up 10:30", false), &[("2026-10-25T08:05:00Z", "waiting")]),
-            row("tax-report", "notDue", "weekend, no slot until Mon 06:00", false),
+            with(row("card-fees", "waiting", "acquirer-file missing; gives up 10:30"), &[("2026-10-25T08:05:00Z", "waiting")]),
+            row("tax-report", "notDue", "weekend, no slot until Mon 06:00"),
             group,
         ],
         "sections": [

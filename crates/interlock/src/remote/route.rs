@@ -58,17 +58,18 @@ pub(crate) fn of(pipeline: &PipelineId, record: &InboxRecord) -> Option<Change> 
         }
         InboxRecord::Complete { run_id, success, message, .. } => {
             let status = if *success { "success" } else { "failed" };
-            let body = CompleteRequest {
-                status: status.to_owned(),
-                message: message.clone(),
-                category: None,
-                metadata: std::collections::BTreeMap::default(),
-            };
-            post(path(&["runs", run_id, "complete"]), &body)
+            completed(run_id, status, message.as_ref())
         }
-        InboxRecord::PauseBackfill { .. }
-        | InboxRecord::ResumeBackfill { .. }
-        | InboxRecord::CancelBackfill { .. } => return about_backfill(name, record),
+        InboxRecord::PauseBackfill { backfill } => {
+            of_backfill(name, *backfill, "pause", &json!({}))
+        }
+        InboxRecord::ResumeBackfill { backfill } => {
+            of_backfill(name, *backfill, "resume", &json!({}))
+        }
+        InboxRecord::CancelBackfill { backfill, reason, ends_runs } => {
+            let (reason, ends_runs) = (Some(reason.clone()), *ends_runs);
+            of_backfill(name, *backfill, "cancel", &CancelBackfillRequest { reason, ends_runs })
+        }
         InboxRecord::StopCatchup { .. }
         | InboxRecord::StartBackfill { .. }
         | InboxRecord::Silence { .. }
@@ -85,23 +86,20 @@ pub(crate) fn of(pipeline: &PipelineId, record: &InboxRecord) -> Option<Change> 
     })
 }
 
-/// The route for what is asked of a backfill that there is.
-fn about_backfill(pipeline: &str, record: &InboxRecord) -> Option<Change> {
-    let place = |number: &u64, what: &str| {
-        path(&["pipelines", pipeline, "backfills", &number.to_string(), what])
+/// The end of a run, as a person says it.
+fn completed(run_id: &str, status: &str, message: Option<&String>) -> Change {
+    let body = CompleteRequest {
+        status: status.to_owned(),
+        message: message.cloned(),
+        category: None,
+        metadata: std::collections::BTreeMap::default(),
     };
-    match record {
-        InboxRecord::PauseBackfill { backfill } => Some(post(place(backfill, "pause"), &json!({}))),
-        InboxRecord::ResumeBackfill { backfill } => {
-            Some(post(place(backfill, "resume"), &json!({})))
-        }
-        InboxRecord::CancelBackfill { backfill, reason, ends_runs } => {
-            let (reason, ends_runs) = (Some(reason.clone()), *ends_runs);
-            let body = CancelBackfillRequest { reason, ends_runs };
-            Some(post(place(backfill, "cancel"), &body))
-        }
-        _ => None,
-    }
+    post(path(&["runs", run_id, "complete"]), &body)
+}
+
+/// What is asked of a backfill.
+fn of_backfill(pipeline: &str, number: u64, what: &str, body: &impl Serialize) -> Change {
+    post(path(&["pipelines", pipeline, "backfills", &number.to_string(), what]), body)
 }
 
 /// A change that is posted with a body.
