@@ -170,10 +170,10 @@ fn kib(bytes: usize) -> f64 {
     bytes as f64 / 1024.0
 }
 
-/// Memory that this process holds, in kilobytes.
+/// Memory that this process holds, in kilobytes, without what is mapped from files.
 fn resident() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default()
 }
 

@@ -7,16 +7,20 @@ use std::{
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Key, Record, RowsQuery, Shard, Store, StoreError, read_batches, record::PipelineRecord,
+    AgendaRow, Key, Record, Row, RowsQuery, Shard, Store, StoreError, read_batches,
+    record::PipelineRecord,
 };
 use jiff::Timestamp;
 
 use super::{
     follow::{FleetFollower, PIPELINES_AT_ONCE},
-    read::{read_declared, read_revisions},
+    read::read_revisions,
     table::FleetTable,
     tallied::{DeclarationParts, StoredPipeline, TalliedDeclaration, TalliedPipeline},
 };
+
+/// Pipelines' rows that are read at once.
+const ROWS_AT_ONCE: usize = 1_000;
 
 impl FleetFollower {
     /// Reads what is declared of all pipelines.
@@ -28,28 +32,31 @@ impl FleetFollower {
         let store = Arc::clone(&self.store);
         let mut listed = BTreeSet::new();
         for shard in (0..store.shard_count()).map(Shard) {
-            match read_declared(&*store, shard).await {
-                Ok(rows) => {
-                    for row in rows {
-                        let marks = |id: &ScheduleId| Some(row.watermarks.get(id)?.record.at);
-                        let record = StoredPipeline {
-                            name: &row.pipeline,
-                            record: &row.record.record,
-                            revision: row.record.revision,
-                        };
-                        self.declare(table, record, marks, now);
-                        listed.insert(row.pipeline);
+            let mut after = None;
+            loop {
+                // Page by page: a row as it is stored is many times what is kept of it.
+                match store.agenda(shard, after.as_ref(), ROWS_AT_ONCE).await {
+                    Ok(page) => {
+                        after = page.items.last().map(|row| row.pipeline.clone());
+                        for row in page.items {
+                            self.declare_stored(table, &row, now);
+                            listed.insert(row.pipeline);
+                        }
+                        if !page.more {
+                            break;
+                        }
                     }
-                }
-                Err(error) if error.is_retryable => return Err(error),
-                // One of them cannot be read: each by itself, then.
-                Err(_unreadable) => {
-                    let revisions = read_revisions(&*store, shard).await?;
-                    let names: Vec<_> = revisions.into_iter().map(|(name, _)| name).collect();
-                    listed.extend(names.iter().cloned());
-                    for chunk in names.chunks(PIPELINES_AT_ONCE) {
-                        let rows = self.read_rows(chunk).await?;
-                        self.take_rows(table, rows, now);
+                    Err(error) if error.is_retryable => return Err(error),
+                    // One of them cannot be read: each by itself, then.
+                    Err(_unreadable) => {
+                        let revisions = read_revisions(&*store, shard).await?;
+                        let names: Vec<_> = revisions.into_iter().map(|(name, _)| name).collect();
+                        for chunk in names.chunks(PIPELINES_AT_ONCE) {
+                            let rows = self.read_rows(chunk).await?;
+                            self.take_rows(table, rows, now);
+                        }
+                        listed.extend(names);
+                        break;
                     }
                 }
             }
@@ -57,6 +64,13 @@ impl FleetFollower {
         table.keep_only(&listed);
         self.shared.sweep();
         Ok(())
+    }
+
+    fn declare_stored(&mut self, table: &mut FleetTable, row: &AgendaRow, now: Timestamp) {
+        let marks = |id: &ScheduleId| Some(row.watermarks.get(id)?.record.at);
+        let Row { record, revision } = &row.record;
+        let stored = StoredPipeline { name: &row.pipeline, record, revision: *revision };
+        self.declare(table, stored, marks, now);
     }
 
     /// Takes over a pipeline's row. Says whether its slots have to be counted anew.
