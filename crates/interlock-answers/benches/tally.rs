@@ -8,7 +8,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -29,6 +29,7 @@ use interlock_store::{
 use interlock_store_embedded::EmbeddedStore;
 use jiff::{SignedDuration, Timestamp};
 
+/// Pipelines; fewer with `TALLY_PIPELINES`, where the figures show what grows with them.
 const PIPELINES: usize = 100_000;
 /// So many have 90 days.
 const OLD: usize = 1_000;
@@ -66,28 +67,34 @@ fn main() {
     let store = EmbeddedStore::open_daemon(folder.path(), Arc::new(Timestamp::now));
     let store: Arc<dyn Store> = Arc::new(store.expect("it is made"));
     let began = Instant::now();
-    let rows = fill(store.as_ref(), now);
+    let pipelines = pipelines();
+    let rows = fill(store.as_ref(), pipelines, now);
     println!("{rows} rows written in {:.0} s", began.elapsed().as_secs_f64());
     let tally = FleetTally::default();
     let before = resident();
     let mut follower = FleetFollower::new(tally.clone(), Arc::clone(&store), Arc::new(Zones));
-    let began = Instant::now();
+    let (began, core) = (Instant::now(), on_core());
     block_on(follower.come_round()).expect("it counts");
     println!("RESULT name=tally/first_count_100k seconds={:.2}", began.elapsed().as_secs_f64());
+    println!("the first count took {:.2} s of a core", on_core() - core);
     let (average, most) = tally.bytes_per_pipeline();
     println!("RESULT name=tally/pipeline_100k kib={:.3}", kib(average));
     println!("RESULT name=tally/pipeline_largest kib={:.3}", kib(most));
     #[expect(clippy::cast_precision_loss, reason = "a count of kilobytes")]
-    let each = (resident() - before) as f64 / PIPELINES as f64;
+    let each = (resident() - before) as f64 / pipelines as f64;
     println!("resident memory grew by {each:.2} KiB for each pipeline");
-    let began = Instant::now();
+    let (began, core) = (Instant::now(), on_core());
     block_on(follower.come_round()).expect("it follows");
     println!("RESULT name=tally/idle_round_100k seconds={:.4}", began.elapsed().as_secs_f64());
+    println!("a round with a step of the recount took {:.4} s of a core", on_core() - core);
+    let core = on_core();
+    block_on(follower.come_round()).expect("it follows");
+    println!("a round in which nothing happened took {:.4} s of a core", on_core() - core);
     let page = |asked: FleetQuery| {
-        let began = Instant::now();
+        let began = OnceLock::new();
         let now = block_on(store.now()).expect("it has a clock");
         let reader = Reader { store: &*store, declarations: &Zones, now };
-        let is_time_left = || began.elapsed() < READ_FOR;
+        let is_time_left = || began.get_or_init(Instant::now).elapsed() < READ_FOR;
         block_on(reader.fleet(&tally, &asked, &is_time_left)).expect("it answers")
     };
     for (name, back) in [("12h", 12), ("3d", 72), ("90d", 90 * 24)] {
@@ -112,11 +119,13 @@ fn main() {
 fn measure(name: &str, asked: &FleetQuery, page: &dyn Fn(FleetQuery) -> FleetAnswer) {
     let (mut took, mut written, mut asked) = (Vec::new(), Vec::new(), asked.clone());
     let (mut rows, mut whole) = (0, 0);
+    let mut busy = Vec::new();
     for _ in 0..PAGES {
-        let began = Instant::now();
+        let (began, core) = (Instant::now(), on_core());
         let answer = page(asked.clone());
         let text = serde_json::to_vec(&answer).expect("it is written");
         took.push(began.elapsed().as_secs_f64());
+        busy.push(on_core() - core);
         let began = Instant::now();
         let again = serde_json::to_vec(&answer).expect("it is written");
         written.push(began.elapsed().as_secs_f64());
@@ -127,7 +136,10 @@ fn measure(name: &str, asked: &FleetQuery, page: &dyn Fn(FleetQuery) -> FleetAns
     }
     println!("RESULT name=tally/{name}_p99 seconds={:.4}", p99(took));
     println!("RESULT name=tally/{name}_p99@limit seconds={:.4}", p99(written));
-    println!("{name}: {rows} rows, {whole} of them with all of the past at the first look");
+    println!(
+        "{name}: p99 {:.4} s of a core, {rows} rows, {whole} of them with all of the past at the first look",
+        p99(busy)
+    );
 }
 
 /// How long it takes until the first page has all of its past.
@@ -158,20 +170,33 @@ fn kib(bytes: usize) -> f64 {
     bytes as f64 / 1024.0
 }
 
-/// Memory that this process holds, in kilobytes.
+/// Memory that this process holds, in kilobytes, without what is mapped from files.
 fn resident() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default()
 }
 
+fn pipelines() -> usize {
+    let asked = std::env::var("TALLY_PIPELINES").ok().and_then(|text| text.parse().ok());
+    asked.unwrap_or(PIPELINES)
+}
+
+/// Seconds for which this process had a core: what it takes on a machine that does other things too.
+fn on_core() -> f64 {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let text = threads.filter_map(|it| std::fs::read_to_string(it.path().join("schedstat")).ok());
+    let each = text.filter_map(|text| text.split(' ').next()?.parse::<f64>().ok());
+    each.sum::<f64>() / 1e9
+}
+
 /// Writes the ledger; says how many rows it has.
-fn fill(store: &dyn Store, now: Timestamp) -> usize {
+fn fill(store: &dyn Store, pipelines: usize, now: Timestamp) -> usize {
     let mut count = 0;
     let mut portion = Vec::new();
-    for number in 0..PIPELINES {
+    for number in 0..pipelines {
         portion.extend(rows_of(number, now));
-        if portion.len() >= 5_000 || number + 1 == PIPELINES {
+        if portion.len() >= 5_000 || number + 1 == pipelines {
             count += portion.len();
             let rows = std::mem::take(&mut portion);
             let freight = Freight { rows, ..Freight::default() };

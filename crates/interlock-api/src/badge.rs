@@ -45,11 +45,12 @@ async fn badge(
         let hint = "It is the pipeline's name and `.svg` or `.json`.";
         return Err(ApiError::new(ErrorCode::NotFound, message, hint));
     }
-    if surface.fleet.freshness().is_counting {
+    let fleet = surface.asked_fleet().await;
+    if fleet.freshness().is_counting {
         return Err(ApiError::starting());
     }
     let now = store.now().await.map_err(refused)?;
-    let badge = surface.fleet.badge(name, now).ok_or_else(|| unknown_pipeline(name))?;
+    let badge = fleet.badge(name, now).ok_or_else(|| unknown_pipeline(name))?;
     Ok(if kind == "json" {
         Json(badge).into_response()
     } else {

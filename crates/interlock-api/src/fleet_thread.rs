@@ -1,4 +1,4 @@
-//! The thread that keeps the fleet's tally: it waits for the store as long as it takes, and no request waits for it.
+//! The thread that keeps the fleet's tally while it is asked for: it waits for the store as long as it takes, and a request waits a moment at most.
 
 use std::{io, sync::Arc, thread, time::Duration};
 
@@ -41,20 +41,31 @@ async fn keep(surface: Arc<Surface>) {
         }
         tokio::time::sleep(LOOK_EVERY).await;
     };
-    let mut is_failing = false;
     loop {
+        // Bounded by nothing but the end of the interface: without a question there is nothing to do.
+        surface.fleet_demand.wait().await;
+        follow(&surface, &mut follower).await;
+        follower.rest();
+        surface.fleet_health.follows();
+    }
+}
+
+/// Keeps the tally as long as it is asked for.
+async fn follow(surface: &Surface, follower: &mut FleetFollower) {
+    while surface.fleet_demand.is_asked() {
         // Bounded: by the store, which answers or fails; the end of the interface ends it in any case.
         let pause = match follower.come_round().await {
-            Ok(()) if follower.is_wanted() => AT_ONCE,
-            Ok(()) => ROUND,
+            Ok(()) => {
+                surface.fleet_health.follows();
+                if follower.is_wanted() { AT_ONCE } else { ROUND }
+            }
             Err(error) => {
-                if !is_failing {
+                if surface.fleet_health.fails(error.to_string()) {
                     tracing::warn!(%error, "the fleet's tally cannot follow the store; its page says since when");
                 }
                 PAUSE
             }
         };
-        is_failing = pause == PAUSE;
         tokio::time::sleep(pause).await;
     }
 }

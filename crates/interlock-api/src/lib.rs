@@ -20,6 +20,8 @@ mod document;
 mod error;
 mod evaluate;
 mod exposition;
+mod fleet_demand;
+mod fleet_health;
 mod fleet_thread;
 mod health;
 mod hearing;

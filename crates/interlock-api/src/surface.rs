@@ -17,8 +17,9 @@ use interlock_watchdog::WatchdogVitals;
 use tokio::sync::Semaphore;
 
 use crate::{
-    desk::Desk, error::ApiError, loops::Loops, peer::InstanceIdentity, plan::ShownPlans,
-    read::doctor::Examination, refusals::RefusalCounts, stream::EventHub, tls::ListenerCertificate,
+    desk::Desk, error::ApiError, fleet_demand::FleetDemand, fleet_health::FleetHealth,
+    loops::Loops, peer::InstanceIdentity, plan::ShownPlans, read::doctor::Examination,
+    refusals::RefusalCounts, stream::EventHub, tls::ListenerCertificate,
 };
 
 /// Plans that are made at a time: each keeps a thread busy.
@@ -159,6 +160,10 @@ pub struct Surface {
     pub(crate) plans: Arc<Semaphore>,
     /// What became of the slots of all pipelines, kept by a thread of its own.
     pub(crate) fleet: FleetTally,
+    /// Whether that is asked for.
+    pub(crate) fleet_demand: FleetDemand,
+    /// Whether it follows the store.
+    pub(crate) fleet_health: FleetHealth,
     /// How many of its pages may be made at a time.
     pub(crate) fleet_pages: Arc<Semaphore>,
     /// What jobs wrote on this host, once it is known where.
@@ -197,6 +202,8 @@ impl Surface {
             shown_plans: ShownPlans::default(),
             plans: Arc::new(Semaphore::new(PLANS_MAX)),
             fleet: FleetTally::default(),
+            fleet_demand: FleetDemand::default(),
+            fleet_health: FleetHealth::default(),
             fleet_pages: Arc::new(Semaphore::new(FLEET_PAGES_MAX)),
             logs: OnceLock::new(),
             identity: OnceLock::new(),
@@ -230,6 +237,12 @@ impl Surface {
         made.unwrap_or_else(|broken| Err(broken.to_string())).map_err(refused)
     }
 
+    /// The fleet's tally, counted for the first time if that takes a moment only.
+    pub(crate) async fn asked_fleet(&self) -> &FleetTally {
+        self.fleet_demand.ask(&self.fleet).await;
+        &self.fleet
+    }
+
     /// Takes over what the process finds wrong with itself.
     pub fn take_wellness(&self, wellness: Wellness) {
         *self.wellness.lock().unwrap_or_else(PoisonError::into_inner) = wellness;
@@ -237,7 +250,9 @@ impl Surface {
 
     /// What the process finds wrong with itself.
     pub fn wellness(&self) -> Wellness {
-        self.wellness.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut wellness = self.wellness.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        wellness.complaints.extend(self.fleet_health.complaint());
+        wellness
     }
 
     /// Whether anybody can reach the interface.

@@ -1,7 +1,7 @@
 //! Listings of slots and spans.
 //!
 //! Slots are keyed by time, so a listing of all pipelines is a range of the table. For one pipeline the
-//! index by hour is walked: one short range for each hour in which anybody had a slot. That is what makes
+//! index by hour is walked: one short range for each hour in which it had a slot. That is what makes
 //! opening 10,000 slots at one instant cheap (docs/adr/0004-ledger-layout.md).
 
 use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
@@ -20,6 +20,10 @@ use crate::{
 /// An hour of the index; see schema/0001.sql.
 pub(crate) const HOUR: i64 = 3_600_000_000;
 
+/// Hours of a pipeline that are looked at together: few at first, because a page is often full soon, then twice as many each time.
+const HOURS_FIRST: i64 = 8;
+const HOURS_MAX: i64 = 512;
+
 /// Greater than every name, since names are ASCII.
 const PAST_NAMES: &str = "\u{7f}";
 
@@ -31,8 +35,10 @@ pub(crate) fn ledger(db: &Connection, query: &LedgerQuery) -> Result<Page<Ledger
         None if is_open => open_in_time(db, query)?,
         None => slots(db, query)?,
     };
-    if !is_open {
-        found.extend(spans(db, query)?);
+    // Slots come in order already.
+    let spans = if is_open { vec![] } else { spans(db, query)? };
+    if !spans.is_empty() {
+        found.extend(spans);
         found.sort_by_cached_key(LedgerRow::place);
         if query.order == ListOrder::NewestFirst {
             found.reverse();
@@ -162,34 +168,110 @@ fn slots_of(
          ORDER BY nominal {direction}, schedule {direction} LIMIT :limit"
     ))?;
     let mut found = Vec::new();
-    let hours = first / HOUR..=last / HOUR;
-    let mut hour = match query.order {
-        ListOrder::OldestFirst => *hours.start(),
-        ListOrder::NewestFirst => *hours.end(),
-    };
-    while hours.contains(&hour) && found.len() <= query.limit {
-        let before = found.len();
-        let mut rows = statement.query(named_params! {
-            ":hour": hour,
-            ":pipeline": id,
-            ":first": from,
-            ":until": until,
-            ":nominal": start.after.0,
-            ":schedule": start.after.2,
-            ":word": query.disposition,
-            ":limit": one_more(query.limit) - before as i64,
-        })?;
-        while let Some(row) = rows.next()? {
-            found.push(slot_row(pipeline.clone(), row)?);
+    let mut walk =
+        HourWalk { left: HourRange { first: first / HOUR, last: last / HOUR }, width: HOURS_FIRST };
+    while found.len() <= query.limit
+        && let Some(window) = walk.next(query.order)
+    {
+        let own = hours_of(db, id, window, query.order)?;
+        for hour in &own {
+            let mut rows = statement.query(named_params! {
+                ":hour": hour,
+                ":pipeline": id,
+                ":first": from,
+                ":until": until,
+                ":nominal": start.after.0,
+                ":schedule": start.after.2,
+                ":word": query.disposition,
+                ":limit": one_more(query.limit) - found.len() as i64,
+            })?;
+            while let Some(row) = rows.next()? {
+                found.push(slot_row(pipeline.clone(), row)?);
+            }
+            if found.len() > query.limit {
+                break;
+            }
         }
-        hour = match query.order {
-            ListOrder::OldestFirst if found.len() > before => hour + 1,
-            ListOrder::OldestFirst => next_hour(db, hour)?,
-            ListOrder::NewestFirst if found.len() > before => hour - 1,
-            ListOrder::NewestFirst => last_hour(db, hour)?,
-        };
+        if own.is_empty() {
+            walk.jump(db, query.order)?;
+        }
     }
     Ok(found)
+}
+
+/// Hours of the index; both ends are included.
+#[derive(Debug, Clone, Copy)]
+struct HourRange {
+    first: i64,
+    last: i64,
+}
+
+/// The hours that are left to look at, and how many of them are next.
+struct HourWalk {
+    left: HourRange,
+    width: i64,
+}
+
+impl HourWalk {
+    /// The next hours, in the order of a listing; nothing when all were looked at.
+    fn next(&mut self, order: ListOrder) -> Option<HourRange> {
+        let HourRange { first, last } = self.left;
+        if first > last {
+            return None;
+        }
+        let width = self.width;
+        self.width = (width * 2).min(HOURS_MAX);
+        Some(match order {
+            ListOrder::OldestFirst => {
+                let end = last.min(first.saturating_add(width - 1));
+                self.left.first = end.saturating_add(1);
+                HourRange { first, last: end }
+            }
+            ListOrder::NewestFirst => {
+                let begin = first.max(last.saturating_sub(width - 1));
+                self.left.last = begin.saturating_sub(1);
+                HourRange { first: begin, last }
+            }
+        })
+    }
+
+    /// Leaves out hours in which no pipeline has a slot.
+    fn jump(&mut self, db: &Connection, order: ListOrder) -> Result<(), rusqlite::Error> {
+        match order {
+            ListOrder::OldestFirst => {
+                let first = &mut self.left.first;
+                *first = next_hour(db, first.saturating_sub(1))?.max(*first);
+            }
+            ListOrder::NewestFirst => {
+                let last = &mut self.left.last;
+                *last = last_hour(db, last.saturating_add(1))?.min(*last);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The hours of a window in which a pipeline has slots: one step in the index for each hour, in one statement.
+fn hours_of(
+    db: &Connection,
+    pipeline: i64,
+    window: HourRange,
+    order: ListOrder,
+) -> Result<Vec<i64>, rusqlite::Error> {
+    let mut statement = db.prepare_cached(
+        "WITH RECURSIVE hours (hour) AS (SELECT ?1 UNION ALL SELECT hour + 1 FROM hours WHERE hour < ?2)
+         SELECT hour FROM hours WHERE EXISTS (
+             SELECT 1 FROM slots INDEXED BY slots_by_hour
+             WHERE nominal / 3600000000 = hour AND pipeline = ?3)",
+    )?;
+    let hours =
+        statement.query_map(params![window.first, window.last, pipeline], |row| row.get(0))?;
+    let mut hours: Vec<i64> = hours.collect::<Result<_, _>>()?;
+    hours.sort_unstable();
+    if order == ListOrder::NewestFirst {
+        hours.reverse();
+    }
+    Ok(hours)
 }
 
 /// Open slots of one pipeline. The bounds on the instant alone are those that the index can begin at.
@@ -482,10 +564,10 @@ fn pipelines_with_open_slots(
 
 /// Columns: instant, pipeline, schedule, revision, body.
 fn slot_row(pipeline: PipelineId, row: &Row<'_>) -> Result<LedgerRow, Failure> {
-    let (nominal, schedule) =
-        (timestamp(row.get(0)?)?, ScheduleId::any(&row.get::<_, String>(2)?)?);
+    let text = |column| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
+    let (nominal, schedule) = (timestamp(row.get(0)?)?, ScheduleId::any(text(2)?)?);
     let key = Key::Slot(schedule.clone(), nominal);
-    let entry = LedgerEntry::Slot(decoded!(Slot, &key, &row.get::<_, String>(4)?));
+    let entry = LedgerEntry::Slot(decoded!(Slot, &key, text(4)?));
     Ok(LedgerRow { pipeline, schedule, nominal, entry, revision: row.get::<_, i64>(3)? as u64 })
 }
 

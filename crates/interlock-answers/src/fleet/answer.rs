@@ -11,7 +11,7 @@ use super::{
     details::{
         DetailedPipeline, IsTimeLeft, PipelineDetails, UnknownPast, read_details, read_past,
     },
-    planned::{PlannedSlots, unrecorded},
+    planned::{DueRange, PlannedSlots, unrecorded},
     question::FleetQuestion,
     state::{KnownDurations, short},
     survey::{FleetLine, survey},
@@ -51,7 +51,7 @@ struct BucketCounts {
 }
 
 impl Reader<'_> {
-    /// The fleet, out of a tally that somebody keeps. What it takes to read for a page is read while there is time left; what is not read
+    /// The fleet, out of a tally that a follower keeps. What it takes to read for a page is read while there is time left; what is not read
     /// is said (`countedFrom`, `listsAllSlots`), and is there the next time.
     pub async fn fleet(
         &self,
@@ -61,8 +61,8 @@ impl Reader<'_> {
     ) -> Result<FleetAnswer, AnswerError> {
         let question = FleetQuestion::of(asked, self.declarations, self.now)?;
         let (survey, unknown) = {
-            let table = tally.read();
-            let survey = survey(&table, &question);
+            let mut table = tally.write();
+            let survey = survey(&mut table, &question);
             let unknown = unknown_past(&table, &survey.lines, &question);
             (survey, unknown)
         };
@@ -74,18 +74,18 @@ impl Reader<'_> {
                 table.keep_history(&name, history);
             }
             for name in wanted {
-                let pipeline = table.pipelines.get(&name);
+                let pipeline = table.pipeline(&name);
                 let from = question.from;
                 if pipeline.is_some_and(|it| UnknownPast::of(&name, it, from, self.now).is_some()) {
                     table.want(&name, from);
                 }
             }
         }
-        let detailed = detailed(&tally.read(), &survey.lines, &question);
+        let mut planned = PlannedSlots::default();
+        let detailed = detailed(&tally.read(), &survey.lines, &question, &mut planned);
         let details = read_details(self.store, &question, detailed, is_time_left).await?;
         let blind = self.blind(&question).await?;
         let table = tally.read();
-        let planned = PlannedSlots::default();
         let mut parts = RowParts { table: &table, question: &question, planned, details };
         let items = survey.lines.iter().filter_map(|line| parts.row(line)).collect();
         Ok(FleetAnswer {
@@ -137,7 +137,7 @@ fn unknown_past(
     }
     let names = lines.iter().flat_map(FleetLine::names);
     let unknown = names.filter_map(|name| {
-        UnknownPast::of(name, table.pipelines.get(name)?, question.from, question.now)
+        UnknownPast::of(name, table.pipeline(name)?, question.from, question.now)
     });
     unknown.collect()
 }
@@ -147,13 +147,13 @@ fn detailed(
     table: &FleetTable,
     lines: &[FleetLine],
     question: &FleetQuestion,
+    planned: &mut PlannedSlots,
 ) -> Vec<DetailedPipeline> {
-    let mut planned = PlannedSlots::default();
     let one = |line: &FleetLine| {
         let FleetLine::Pipeline { name, .. } = line else { return None };
-        let pipeline = table.pipelines.get(name)?;
+        let pipeline = table.pipeline(name)?;
         let mut counts = BucketCounts::new(question);
-        counts.add(pipeline, question, &mut planned);
+        counts.add(pipeline, question, planned);
         let sum = counts.sum();
         let exceptions = FleetPlace::ALL.into_iter().filter(|place| place.is_exception());
         Some(DetailedPipeline {
@@ -192,7 +192,8 @@ impl BucketCounts {
             self.add_in(bucket, FleetPlace::Planned, count);
         });
         for schedule in &pipeline.declared.schedules {
-            for at in unrecorded(pipeline, schedule, question.now) {
+            let due = DueRange { since: question.from.start(), now: question.now };
+            for at in unrecorded(pipeline, schedule, due) {
                 if let Some(bucket) = question.bucket_of(Quarter::of(at)) {
                     self.add_in(bucket, FleetPlace::Waiting, 1);
                 }
@@ -242,7 +243,7 @@ impl RowParts<'_> {
         group: Option<String>,
         state: FleetState,
     ) -> Option<FleetRowAnswer> {
-        let pipeline = self.table.pipelines.get(name)?;
+        let pipeline = self.table.pipeline(name)?;
         let (question, now) = (self.question, self.question.now);
         let mut counts = BucketCounts::new(question);
         counts.add(pipeline, question, &mut self.planned);
@@ -306,7 +307,7 @@ impl RowParts<'_> {
         let question = self.question;
         let mut counts = BucketCounts::new(question);
         let pipelines: Vec<_> =
-            members.iter().filter_map(|name| self.table.pipelines.get(name)).collect();
+            members.iter().filter_map(|name| self.table.pipeline(name)).collect();
         for pipeline in &pipelines {
             counts.add(pipeline, question, &mut self.planned);
         }
@@ -438,7 +439,7 @@ impl FleetTally {
         let table = self.read();
         let kept = first_kept(now);
         let mut found = BTreeMap::new();
-        for (name, pipeline) in &table.pipelines {
+        for (name, pipeline) in table.pipelines() {
             for cell in pipeline.cells.counted().filter(|cell| cell.at >= kept) {
                 let start = cell.at.start();
                 *found.entry((name.to_string(), start, cell.place)).or_default() += cell.count;

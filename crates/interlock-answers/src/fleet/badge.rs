@@ -10,7 +10,7 @@ impl FleetTally {
     /// How a pipeline stands; none of one that is not counted.
     pub fn badge(&self, name: &str, now: Timestamp) -> Option<BadgeAnswer> {
         let name = PipelineId::parse(name).ok()?;
-        let state = self.read().pipelines.get(&name)?.state(now);
+        let state = self.read().pipeline(&name)?.state(now);
         let (message, color) = in_a_word(state);
         Some(BadgeAnswer {
             schema_version: 1,

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::model::fleet::FleetPlace;
+use crate::model::fleet::{FleetCountsAnswer, FleetPlace};
 
 /// How many seconds a cell of the last days is wide. Every zone's midnight is at the border of one.
 pub(super) const QUARTER: i64 = 900;
@@ -93,7 +93,7 @@ impl PackedCells {
     /// The counts, by place and then by time.
     pub(super) fn counted(&self) -> impl Iterator<Item = CountedCell> {
         let base = Quarter(self.base);
-        self.stretches.iter().map(|packed| Stretch::unpacked(*packed)).flat_map(move |stretch| {
+        self.stretches().flat_map(move |stretch| {
             (0..stretch.length).map(move |step| CountedCell {
                 at: base.after(i64::from(stretch.offset + step)),
                 place: stretch.place,
@@ -102,9 +102,33 @@ impl PackedCells {
         })
     }
 
-    /// Whether a quarter has any slot in it.
+    fn stretches(&self) -> impl Iterator<Item = Stretch> {
+        self.stretches.iter().map(|packed| Stretch::unpacked(*packed))
+    }
+
+    /// Whether any quarter from one on and before another has a slot in it.
     pub(super) fn touches(&self, from: Quarter, until: Quarter) -> bool {
-        self.counted().any(|cell| from <= cell.at && cell.at < until)
+        self.stretches().any(|stretch| stretch.within(self.base, from, until) > 0)
+    }
+
+    /// How many slots are in each place from a quarter on and before another.
+    pub(super) fn counts(&self, from: Quarter, until: Quarter) -> FleetCountsAnswer {
+        let mut counts = FleetCountsAnswer::default();
+        for stretch in self.stretches() {
+            let quarters = stretch.within(self.base, from, until);
+            counts.add(stretch.place, quarters * u64::from(stretch.count));
+        }
+        counts
+    }
+
+    /// The first quarter behind one that has a slot in it.
+    pub(super) fn first_after(&self, quarter: Quarter) -> Option<Quarter> {
+        let first = |stretch: Stretch| {
+            let from = self.base + i64::from(stretch.offset);
+            let found = from.max(quarter.0 + 1);
+            (found < from + i64::from(stretch.length)).then_some(Quarter(found))
+        };
+        self.stretches().filter_map(first).min()
     }
 
     /// The same with other counts between two quarters, and none before a new base.
@@ -133,6 +157,13 @@ struct Stretch {
 }
 
 impl Stretch {
+    /// How many of its quarters are from one on and before another.
+    fn within(self, base: i64, from: Quarter, until: Quarter) -> u64 {
+        let first = base + i64::from(self.offset);
+        let end = first + i64::from(self.length);
+        (end.min(until.0) - first.max(from.0)).max(0) as u64
+    }
+
     fn goes_on_with(self, next: Self) -> bool {
         self.place == next.place
             && self.count == next.count
@@ -197,6 +228,25 @@ mod tests {
         assert_eq!(replaced.counted().collect::<Vec<_>>(), expected);
         let none = replaced.replaced(Quarter(101), (Quarter(101), Quarter(102)), vec![]);
         assert_eq!(none.counted().count(), 0);
+    }
+
+    #[test]
+    fn sums_and_the_next_quarter_are_what_the_single_cells_say() {
+        let odd = (0..300).filter(|at| at % 7 != 3).map(|at| {
+            let places = [FleetPlace::OnTime, FleetPlace::Failed, FleetPlace::Skipped];
+            cell(at, places[(at / 50 % 3) as usize], 1 + (at / 9 % 2) as u64)
+        });
+        let packed = PackedCells::pack(Quarter(0), odd.collect());
+        for (from, until) in [(0, 300), (17, 18), (10, 213), (3, 4), (299, 400), (400, 500)] {
+            let (from, until) = (Quarter(from), Quarter(until));
+            let mut counts = FleetCountsAnswer::default();
+            let within = packed.counted().filter(|it| from <= it.at && it.at < until);
+            within.for_each(|it| counts.add(it.place, it.count));
+            assert_eq!(packed.counts(from, until), counts, "{from:?} {until:?}");
+            assert_eq!(packed.touches(from, until), counts.sum() > 0, "{from:?} {until:?}");
+            let next = packed.counted().map(|it| it.at).filter(|at| *at > from).min();
+            assert_eq!(packed.first_after(from), next, "{from:?}");
+        }
     }
 
     #[test]

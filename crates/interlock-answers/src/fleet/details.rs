@@ -30,13 +30,17 @@ const EXCEPTIONS_MAX: usize = 100;
 const LOOKED_THROUGH: u64 = 600;
 /// Runs of one row that are read beside those of its slots: the usual duration is a median of so many.
 const RUNS: usize = RUNS_MAX + 5;
-/// About so many slots of one pipeline's past are read at once, and those of a day at least.
+/// About so many slots of one pipeline's past are read at once, and those of a day at least; of 45 days at most, because some stores look
+/// at each hour.
 const PAST_SLOTS: i64 = 3_000;
 const DAY: i64 = 96;
+const PAST_QUARTERS: i64 = 45 * DAY;
+/// Pipelines whose past is read at once while a page waits.
+const PAST_AT_ONCE: usize = 4;
 /// How long the past of a pipeline is believed that nothing was heard of.
 const BELIEVED: SignedDuration = SignedDuration::from_hours(1);
 
-/// Says whether there is time to read more for this answer.
+/// Says whether there is time to read more for this answer. It is first asked when reading begins.
 pub type IsTimeLeft<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// What was read of one pipeline.
@@ -308,7 +312,7 @@ impl UnknownPast {
             let slots: u64 = pipeline.cells.counted().map(|cell| cell.count).sum();
             // What is behind that is read the next time.
             let quarters = QUARTERS_KEPT * PAST_SLOTS / (slots as i64).max(1);
-            let first = from.max(known.from.after(-quarters.max(DAY)));
+            let first = from.max(known.from.after(-quarters.clamp(DAY, PAST_QUARTERS)));
             ranges.push(QuarterRange { from: first, until: known.from });
         }
         let (name, declared) = (name.clone(), pipeline.declared.clone());
@@ -344,7 +348,7 @@ pub(super) async fn read_past(
     let mut found = Vec::new();
     let mut unknown = unknown.into_iter();
     while is_time_left() {
-        let some: Vec<_> = unknown.by_ref().take(AT_ONCE).collect();
+        let some: Vec<_> = unknown.by_ref().take(PAST_AT_ONCE).collect();
         if some.is_empty() {
             break;
         }

@@ -126,18 +126,19 @@ pub(super) fn take_fresh(
     if is_past {
         table.forget_history(&name);
     }
-    let pipeline = table.pipelines.get_mut(&name)?;
     let mut is_lost = false;
-    for (range, seen) in &ranges {
-        is_lost |= range.until != END && pipeline.loses_last(*range, seen);
-        pipeline.take(*range, seen, now);
-    }
-    if let Some(open) = open {
-        pipeline.take_open(open);
-    }
-    if let Some(incidents) = incidents {
-        pipeline.incidents = incidents.into();
-    }
+    table.change(&name, now, |pipeline| {
+        for (range, seen) in &ranges {
+            is_lost |= range.until != END && pipeline.loses_last(*range, seen);
+            pipeline.take(*range, seen, now);
+        }
+        if let Some(open) = open {
+            pipeline.take_open(open);
+        }
+        if let Some(incidents) = incidents {
+            pipeline.incidents = incidents.into();
+        }
+    });
     is_lost.then_some(name)
 }
 
@@ -149,7 +150,6 @@ pub(super) fn take_seen(
     name: &PipelineId,
 ) {
     let empty = SeenRows::default();
-    if let Some(pipeline) = table.pipelines.get_mut(name) {
-        pipeline.take(range, seen.get(name).unwrap_or(&empty), now);
-    }
+    let rows = seen.get(name).unwrap_or(&empty);
+    table.change(name, now, |pipeline| pipeline.take(range, rows, now));
 }

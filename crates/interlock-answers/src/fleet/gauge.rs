@@ -70,7 +70,7 @@ impl Reader<'_> {
         let table = tally.read();
         let is_asked_for =
             |name: &PipelineId| patterns.iter().any(|pattern| fits(pattern, name.as_str()));
-        let mut asked = table.pipelines.iter().filter(|(name, _)| is_asked_for(name));
+        let mut asked = table.pipelines().iter().filter(|(name, _)| is_asked_for(name));
         let measured = asked.by_ref().take(PIPELINES_MAX).map(|(name, pipeline)| {
             let gauge = PipelineGauge {
                 pipeline: name.to_string(),

@@ -58,10 +58,10 @@ impl FleetCountsAnswer {
         *self.of_mut(place) += count;
     }
 
-    /// Counts one slot less in a place, if there is one.
-    pub(super) fn take(&mut self, place: FleetPlace) {
-        let count = self.of_mut(place);
-        *count = count.saturating_sub(1);
+    /// Counts so many slots less in a place, if there are any.
+    pub(super) fn take(&mut self, place: FleetPlace, count: u64) {
+        let counted = self.of_mut(place);
+        *counted = counted.saturating_sub(count);
     }
 
     /// How many are in a place.

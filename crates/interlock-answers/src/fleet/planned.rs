@@ -14,7 +14,7 @@ use super::{
 /// Slots of one schedule that are counted: a minutely one has that many in 34 days.
 const SLOTS_MAX: usize = 50_000;
 /// A slot is recorded so much after it is due, unless nothing records it.
-const RECORDED_WITHIN: SignedDuration = SignedDuration::from_mins(1);
+pub(super) const RECORDED_WITHIN: SignedDuration = SignedDuration::from_mins(1);
 
 /// The slots to come of schedules.
 #[derive(Debug, Default)]
@@ -71,13 +71,21 @@ fn count(start: &StartSchedule, question: &FleetQuestion) -> Vec<(u32, u64)> {
     counts
 }
 
+/// Up to when slots are looked for that are due, and from when on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DueRange {
+    pub(super) since: Timestamp,
+    pub(super) now: Timestamp,
+}
+
 /// Instants of one schedule that are due and not recorded yet.
 pub(super) fn unrecorded(
     pipeline: &TalliedPipeline,
     schedule: &TalliedSchedule,
-    now: Timestamp,
+    DueRange { since, now }: DueRange,
 ) -> Vec<Timestamp> {
     let Some(from) = schedule.owed_from.filter(|from| *from <= now) else { return vec![] };
+    let from = from.max(since);
     let mut slots = schedule.start.schedule.slots(from, just_after(now), SLOTS_MAX).found;
     slots.retain(|at| {
         let is_it =
@@ -96,10 +104,7 @@ pub(super) fn unrecorded_since(
     let mut found = UnrecordedSlots::default();
     for schedule in &pipeline.declared.schedules {
         let patience = RECORDED_WITHIN + schedule.start.jitter;
-        for at in unrecorded(pipeline, schedule, now) {
-            if at < since {
-                continue;
-            }
+        for at in unrecorded(pipeline, schedule, DueRange { since, now }) {
             if now.duration_since(at) > patience {
                 found.unaccounted += 1;
             } else {

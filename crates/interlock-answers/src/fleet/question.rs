@@ -194,6 +194,11 @@ impl FleetFilter {
         })
     }
 
+    /// Whether it leaves out no pipeline, whatever the states that are asked for.
+    pub(super) fn is_of_all(&self) -> bool {
+        self.q.is_none() && self.owners.is_empty() && self.labels.is_empty()
+    }
+
     /// Whether a pipeline is asked for, whatever its state.
     pub(super) fn holds(&self, name: &PipelineId, about: &TalliedAbout) -> bool {
         let owner = about.owner.as_deref().unwrap_or_default();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    AgendaRow, IncidentQuery, LedgerEntry, LedgerQuery, LedgerRow, Shard, Store, StoreError,
-    for_each, record::IncidentRecord,
+    IncidentQuery, LedgerEntry, LedgerQuery, LedgerRow, Shard, Store, StoreError, for_each,
+    record::IncidentRecord,
 };
 use jiff::Timestamp;
 
@@ -108,22 +108,6 @@ async fn read_quarters(
         from = until;
     }
     Ok(rows)
-}
-
-/// The rows of all pipelines of a shard, after one; none where one of them cannot be read.
-pub(super) async fn read_declared(
-    store: &dyn Store,
-    shard: Shard,
-) -> Result<Vec<AgendaRow>, StoreError> {
-    let (mut found, mut after) = (Vec::new(), None);
-    loop {
-        let page = store.agenda(shard, after.as_ref(), PAGE).await?;
-        after = page.items.last().map(|row| row.pipeline.clone());
-        found.extend(page.items);
-        if !page.more {
-            return Ok(found);
-        }
-    }
 }
 
 /// The names of all pipelines of a shard, with the revisions of their rows.

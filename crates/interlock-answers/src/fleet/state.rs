@@ -8,8 +8,8 @@ use super::{
 };
 use crate::model::fleet::{FleetPlace, FleetState, FleetStatesAnswer};
 
-/// Whoever is paused for longer is told of.
-const PAUSE_MAX: SignedDuration = SignedDuration::from_hours(24);
+/// A pipeline that is paused for longer needs a person.
+pub(super) const PAUSE_MAX: SignedDuration = SignedDuration::from_hours(24);
 /// Characters of a reason.
 pub(super) const REASON_MAX: usize = 45;
 
@@ -180,7 +180,24 @@ impl FleetStatesAnswer {
     pub(super) fn add(&mut self, state: FleetState) {
         self.pipelines += 1;
         self.attention += u64::from(state.needs_attention());
-        *match state {
+        *self.of_mut(state) += 1;
+    }
+
+    /// Counts a pipeline less in a state.
+    pub(super) fn remove(&mut self, state: FleetState) {
+        self.pipelines = self.pipelines.saturating_sub(1);
+        self.attention = self.attention.saturating_sub(u64::from(state.needs_attention()));
+        let count = self.of_mut(state);
+        *count = count.saturating_sub(1);
+    }
+
+    /// How many are in a state.
+    pub(super) fn of(mut self, state: FleetState) -> u64 {
+        *self.of_mut(state)
+    }
+
+    fn of_mut(&mut self, state: FleetState) -> &mut u64 {
+        match state {
             FleetState::Failed => &mut self.failed,
             FleetState::Missed => &mut self.missed,
             FleetState::Unknown => &mut self.unknown,
@@ -193,7 +210,7 @@ impl FleetStatesAnswer {
             FleetState::Paused => &mut self.paused,
             FleetState::OnTime => &mut self.on_time,
             FleetState::NotDue => &mut self.not_due,
-        } += 1;
+        }
     }
 
     /// What a group says of its pipelines: how many are in the worst state, and how many in others that need a person.
@@ -212,20 +229,7 @@ impl FleetStatesAnswer {
             FleetState::OnTime => return "all on time".to_owned(),
             FleetState::NotDue => return "none is due".to_owned(),
         };
-        let count = match worst {
-            FleetState::Failed => self.failed,
-            FleetState::Missed => self.missed,
-            FleetState::Unknown => self.unknown,
-            FleetState::AtRisk => self.at_risk,
-            FleetState::Late => self.late,
-            FleetState::CatchingUp => self.catching_up,
-            FleetState::PausedLong => self.paused_long,
-            FleetState::Running
-            | FleetState::Waiting
-            | FleetState::Paused
-            | FleetState::OnTime
-            | FleetState::NotDue => self.paused,
-        };
+        let count = self.of(worst);
         match self.attention.saturating_sub(count) {
             others if others > 0 && worst.needs_attention() => {
                 format!("{count} {word}, {others} need attention too")

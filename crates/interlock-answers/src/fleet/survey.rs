@@ -1,15 +1,18 @@
-//! Which rows are on a page, and what all of them add up to: one look over the whole fleet, without reading anything.
+//! Which rows are on a page, and what all of them add up to, without reading anything.
+//!
+//! A question about the whole fleet walks the orders that are kept; one that filters looks over the fleet, and makes its own orders of what it finds.
 
 use std::collections::BTreeMap;
 
 use interlock_core::id::PipelineId;
-use jiff::Timestamp;
 
 use super::{
-    cells::Quarter,
-    planned::unrecorded_since,
-    question::{FleetQuestion, SortKey, StateFilter},
-    table::FleetTable,
+    groups::{Grouping, PipelineGroup, RankedGroup},
+    index::{PipelinesByName, RankedPipeline},
+    question::{FleetQuestion, StateFilter},
+    ranked::{RankPlace, RankedPage, RankedPipelines},
+    summary::DayCounts,
+    table::{FleetTable, IndexedPipelines},
     tallied::TalliedPipeline,
 };
 use crate::model::fleet::{
@@ -52,18 +55,24 @@ impl FleetLine {
     }
 }
 
-/// A pipeline that is asked for.
-struct MatchedPipeline<'a> {
-    name: &'a PipelineId,
-    pipeline: &'a TalliedPipeline,
-    state: FleetState,
+/// What a page is cut from.
+struct PageSource<'a> {
+    pipelines: &'a PipelinesByName,
+    /// In the order of the question.
+    ordered: RankedPipelines<'a>,
+    /// The worst first.
+    worst: RankedPipelines<'a>,
+    grouping: Option<&'a Grouping>,
+    attention: u64,
+    all: u64,
 }
 
-/// Pipelines of one group.
+/// Pipelines that are asked for.
 #[derive(Default)]
-struct GroupOfPipelines<'a> {
-    members: Vec<MatchedPipeline<'a>>,
+struct MatchedPipelines<'a> {
     states: FleetStatesAnswer,
+    day: DayCounts,
+    found: Vec<(&'a PipelineId, &'a TalliedPipeline)>,
 }
 
 /// What was found so far of a page.
@@ -75,69 +84,101 @@ struct PageOfLines {
 }
 
 /// Looks over the fleet.
-pub(super) fn survey(table: &FleetTable, question: &FleetQuestion) -> FleetSurvey {
-    let midnight = question.midnight();
-    let mut totals = FleetTotalsAnswer {
-        since: midnight,
-        zone: question.zone_name.clone(),
-        due: 0,
-        unaccounted: 0,
-        counts: FleetCountsAnswer::default(),
+pub(super) fn survey(table: &mut FleetTable, question: &FleetQuestion) -> FleetSurvey {
+    let Some(IndexedPipelines { pipelines, index }) = table.indexed(question.now) else {
+        return FleetSurvey::of_none(question);
     };
-    let mut states = FleetStatesAnswer::default();
-    let mut matched = Vec::new();
-    for (name, pipeline) in &table.pipelines {
-        if !question.filter.holds(name, &pipeline.declared.about) {
-            continue;
-        }
-        let state = pipeline.state(question.now);
-        let today = pipeline.today(midnight, question.now);
-        totals.add(pipeline, &today, question.now);
-        states.add(state);
-        if is_asked_for(&question.filter.states, state, today) {
-            matched.push(MatchedPipeline { name, pipeline, state });
-        }
+    let is_whole = question.filter.is_of_all();
+    let (mut states, mut day) = (FleetStatesAnswer::default(), DayCounts::default());
+    if is_whole {
+        (states, day) = (index.states(), index.day(pipelines, question.midnight(), question.now));
     }
-    totals.due = totals.counts.sum() + totals.unaccounted;
-    let mut page =
-        PageOfLines { sections: vec![], lines: vec![], limit: question.limit, next: None };
-    let groups = match &question.group {
-        None => {
-            page.take_list(&matched, question);
-            0
+    let by = question.group.as_ref();
+    if is_whole && question.filter.states.is_empty() {
+        if let Some(by) = by {
+            index.make_grouping(pipelines, by, question.now);
         }
-        Some(_) => page.take_groups(matched, question),
+        let ordered = match question.order {
+            FleetOrder::Worst => RankedPipelines::Index(index.by_state()),
+            FleetOrder::Next => RankedPipelines::Index(index.by_next()),
+            FleetOrder::Name => RankedPipelines::Names(pipelines),
+        };
+        let source = PageSource {
+            pipelines,
+            ordered,
+            worst: RankedPipelines::Index(index.by_state()),
+            grouping: by.and_then(|by| index.grouping(by)),
+            attention: states.attention,
+            all: states.pipelines,
+        };
+        return source.page(question).with_sums(question, states, day);
+    }
+    let matched = MatchedPipelines::of(pipelines, question);
+    if !is_whole {
+        (states, day) = (matched.states, matched.day);
+    }
+    let each = || matched.found.iter().map(|(name, pipeline)| (*name, *pipeline));
+    let grouping = by.map(|by| Grouping::of(by.clone(), each(), question.now));
+    let attention = each().filter(|(_, it)| it.summary.state.needs_attention()).count();
+    let source = PageSource {
+        pipelines,
+        ordered: RankedPipelines::found(each(), question.order),
+        worst: RankedPipelines::found(each(), FleetOrder::Worst),
+        grouping: grouping.as_ref(),
+        attention: attention as u64,
+        all: matched.found.len() as u64,
     };
-    let PageOfLines { sections, lines, next, .. } = page;
-    FleetSurvey { totals, states, groups, sections, lines, next }
+    source.page(question).with_sums(question, states, day)
 }
 
-impl FleetTotalsAnswer {
-    fn add(&mut self, pipeline: &TalliedPipeline, today: &FleetCountsAnswer, now: Timestamp) {
-        for place in crate::model::fleet::FleetPlace::ALL {
-            self.counts.add(place, today.of(place));
-        }
-        if pipeline.declared.owes(now) {
-            let due = unrecorded_since(pipeline, self.since, now);
-            self.counts.waiting += due.waiting;
-            self.unaccounted += due.unaccounted;
-        }
+impl FleetSurvey {
+    /// While nothing is counted.
+    fn of_none(question: &FleetQuestion) -> Self {
+        let page = PageOfLines { sections: vec![], lines: vec![], limit: 0, next: None };
+        let (states, day) = (FleetStatesAnswer::default(), DayCounts::default());
+        page.surveyed(0).with_sums(question, states, day)
+    }
+
+    fn with_sums(
+        self,
+        question: &FleetQuestion,
+        states: FleetStatesAnswer,
+        day: DayCounts,
+    ) -> Self {
+        let totals = FleetTotalsAnswer {
+            since: question.midnight(),
+            zone: question.zone_name.clone(),
+            due: day.counts.sum() + day.unaccounted,
+            unaccounted: day.unaccounted,
+            counts: day.counts,
+        };
+        Self { totals, states, ..self }
     }
 }
 
-impl TalliedPipeline {
-    /// Its recorded slots since midnight.
-    fn today(&self, midnight: Timestamp, now: Timestamp) -> FleetCountsAnswer {
-        let (from, until) = (Quarter::at_or_after(midnight), Quarter::of(now).after(1));
-        let mut counts = FleetCountsAnswer::default();
-        for cell in self.cells.counted().filter(|cell| from <= cell.at && cell.at < until) {
-            counts.add(cell.place, cell.count);
+impl<'a> MatchedPipelines<'a> {
+    fn of(pipelines: &'a PipelinesByName, question: &FleetQuestion) -> Self {
+        let (midnight, filter) = (question.midnight(), &question.filter);
+        let is_whole = filter.is_of_all();
+        let by_place = filter.states.iter().any(|it| matches!(it, StateFilter::Place(_)));
+        let mut matched = Self::default();
+        for (name, pipeline) in pipelines {
+            if !filter.holds(name, &pipeline.declared.about) {
+                continue;
+            }
+            let summary = pipeline.summary;
+            let mut today = DayCounts::default();
+            // The sums of all are known without adding them up.
+            if !is_whole || by_place {
+                today = pipeline.since_midnight(midnight, summary.at);
+                matched.day.add(&today);
+            }
+            matched.states.add(summary.state);
+            if is_asked_for(&filter.states, summary.state, today.counts) {
+                matched.found.push((name, pipeline));
+            }
         }
-        // What a person asked for ahead of its time is not due yet, though it is in the present quarter.
-        for slot in self.open.iter().filter(|slot| slot.at > now && Quarter::of(slot.at) < until) {
-            counts.take(slot.place);
-        }
-        counts
+        matched
     }
 }
 
@@ -150,195 +191,184 @@ fn is_asked_for(filters: &[StateFilter], state: FleetState, today: FleetCountsAn
         })
 }
 
-impl MatchedPipeline<'_> {
-    /// Where it stands, as a [`SortKey`] without a copy of its name: it is asked of all.
-    fn key(&self, question: &FleetQuestion) -> (i64, &str) {
-        let rank = match question.order {
-            FleetOrder::Worst => self.state as i64,
-            FleetOrder::Name => 0,
-            FleetOrder::Next => {
-                self.pipeline.next(question.now).map_or(i64::MAX, |(next, _)| next.as_second())
+impl PageSource<'_> {
+    fn page(&self, question: &FleetQuestion) -> FleetSurvey {
+        let mut page =
+            PageOfLines { sections: vec![], lines: vec![], limit: question.limit, next: None };
+        let groups = match self.grouping {
+            None => {
+                page.take_list(self, question);
+                0
+            }
+            Some(grouping) => {
+                page.take_groups(self, grouping, question);
+                grouping.len()
             }
         };
-        (rank, self.name.as_str())
+        page.surveyed(groups)
     }
 
-    fn line(&self, question: &FleetQuestion) -> FleetLine {
-        let about = &self.pipeline.declared.about;
-        let group = question.group.as_ref().and_then(|by| by.of(about)).map(str::to_owned);
-        FleetLine::Pipeline { name: self.name.clone(), group, state: self.state }
+    fn state(&self, name: &PipelineId) -> FleetState {
+        self.pipelines.get(name).map_or(FleetState::NotDue, |it| it.summary.state)
     }
-}
 
-/// A pipeline with its place in the order.
-type PlacedPipeline<'a, 'b> = ((i64, &'b str), &'b MatchedPipeline<'a>);
-
-/// The first of some pipelines in an order, after a place; whether there are more.
-fn first_of<'a, 'b>(
-    pipelines: &'b [MatchedPipeline<'a>],
-    question: &FleetQuestion,
-    page: (Option<&SortKey>, usize),
-) -> (Vec<PlacedPipeline<'a, 'b>>, bool) {
-    let (after, limit) = page;
-    let keyed = pipelines.iter().map(|it| (it.key(question), it));
-    let mut found: Vec<_> = keyed
-        .filter(|(key, _)| after.is_none_or(|after| *key > (after.rank, after.name.as_str())))
-        .collect();
-    let more = found.len() > limit;
-    if more && limit > 0 {
-        found.select_nth_unstable_by(limit - 1, |one, other| one.0.cmp(&other.0));
+    fn group_of(&self, name: &PipelineId, question: &FleetQuestion) -> Option<String> {
+        let about = &self.pipelines.get(name)?.declared.about;
+        question.group.as_ref()?.of(about).map(str::to_owned)
     }
-    found.truncate(limit);
-    found.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-    (found, more)
+
+    fn line(&self, found: &RankedPipeline, question: &FleetQuestion) -> FleetLine {
+        let name = found.name.clone();
+        let (group, state) = (self.group_of(&name, question), self.state(&name));
+        FleetLine::Pipeline { name, group, state }
+    }
+
+    /// The members of a group in the order of a question.
+    fn members(&self, group: &PipelineGroup, order: FleetOrder) -> Vec<RankedPipeline> {
+        let member = |member: &RankedPipeline| RankedPipeline {
+            rank: match order {
+                FleetOrder::Worst => self.state(&member.name) as i64,
+                FleetOrder::Name => 0,
+                FleetOrder::Next => member.rank,
+            },
+            name: member.name.clone(),
+        };
+        group.members.iter().map(member).collect()
+    }
 }
 
 impl PageOfLines {
-    fn take_list(&mut self, matched: &[MatchedPipeline<'_>], question: &FleetQuestion) {
-        let (found, more) = first_of(matched, question, (question.after.as_ref(), question.limit));
-        self.next = found
-            .last()
-            .filter(|_| more)
-            .map(|((rank, name), _)| SortKey { rank: *rank, name: (*name).to_owned() }.encode());
+    fn surveyed(self, groups: usize) -> FleetSurvey {
+        let Self { sections, lines, next, .. } = self;
+        FleetSurvey {
+            totals: FleetTotalsAnswer {
+                since: jiff::Timestamp::UNIX_EPOCH,
+                zone: String::new(),
+                due: 0,
+                unaccounted: 0,
+                counts: FleetCountsAnswer::default(),
+            },
+            states: FleetStatesAnswer::default(),
+            groups: groups as u64,
+            sections,
+            lines,
+            next,
+        }
+    }
+
+    fn take_list(&mut self, source: &PageSource<'_>, question: &FleetQuestion) {
+        let place = RankPlace { after: question.after.as_ref(), limit: question.limit };
+        let RankedPage { found, more } = source.ordered.page(place);
+        self.next = found.last().filter(|_| more).map(|last| last.key().encode());
+        let needs_attention = |it: &&RankedPipeline| source.state(&it.name).needs_attention();
         let in_attention = match question.order {
-            FleetOrder::Worst => {
-                found.iter().take_while(|(_, it)| it.state.needs_attention()).count()
-            }
+            FleetOrder::Worst => found.iter().take_while(needs_attention).count(),
             FleetOrder::Name | FleetOrder::Next => 0,
         };
-        let attention = matched.iter().filter(|it| it.state.needs_attention()).count();
         if in_attention > 0 {
             self.sections.push(FleetSectionAnswer {
-                pipelines: attention as u64,
+                pipelines: source.attention,
                 ..section(FleetSectionKind::Attention, in_attention)
             });
         }
         if found.len() > in_attention {
             let rows = found.len() - in_attention;
             self.sections.push(FleetSectionAnswer {
-                pipelines: matched.len() as u64,
-                above: if in_attention > 0 { attention as u64 } else { 0 },
+                pipelines: source.all,
+                above: if in_attention > 0 { source.attention } else { 0 },
                 has_more: more,
                 ..section(FleetSectionKind::All, rows)
             });
         }
-        self.lines = found.into_iter().map(|(_, it)| it.line(question)).collect();
+        self.lines = found.iter().map(|it| source.line(it, question)).collect();
     }
 
-    /// Says how many groups there are.
     fn take_groups(
         &mut self,
-        mut matched: Vec<MatchedPipeline<'_>>,
+        source: &PageSource<'_>,
+        grouping: &Grouping,
         question: &FleetQuestion,
-    ) -> u64 {
-        let Some(by) = &question.group else { return 0 };
-        let above = self.take_attention(&mut matched, question);
-        let mut groups: BTreeMap<Option<&str>, GroupOfPipelines<'_>> = BTreeMap::new();
-        for it in matched {
-            let group = groups.entry(by.of(&it.pipeline.declared.about)).or_default();
-            group.states.add(it.state);
-            group.members.push(it);
-        }
-        let count = groups.len() as u64;
-        let mut ordered: Vec<_> = groups
-            .into_iter()
-            .map(|(name, group)| (group.key(name, question), name, group))
-            .filter(|(key, _, _)| question.after.as_ref().is_none_or(|after| key > after))
-            .collect();
-        ordered.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        let mut last = None;
-        for (key, name, group) in ordered {
+    ) {
+        let above = self.take_attention(source, question);
+        let mut last: Option<RankedGroup> = None;
+        for ranked in grouping.after(question.order, question.after.as_ref()) {
             if !self.lines.is_empty() && self.lines.len() >= self.limit {
-                self.next = last.map(|key: SortKey| key.encode());
+                self.next = last.map(|last| last.key().encode());
                 break;
             }
-            let shown = above.get(&name.map(str::to_owned)).map_or(&[][..], Vec::as_slice);
-            self.take_group(name, group, shown, question);
-            last = Some(key);
+            let Some(group) = grouping.group(&ranked.name) else { continue };
+            let name = ranked.group().map(str::to_owned);
+            let shown = above.get(&name).map_or(&[][..], Vec::as_slice);
+            self.take_group(source, ShownGroup { name, group, above: shown }, question);
+            last = Some(ranked);
         }
-        count
     }
 
     /// Rows of pipelines that need attention, before the groups of the first page. Which they are, by group.
     fn take_attention(
         &mut self,
-        matched: &mut [MatchedPipeline<'_>],
+        source: &PageSource<'_>,
         question: &FleetQuestion,
     ) -> BTreeMap<Option<String>, Vec<PipelineId>> {
         let mut above: BTreeMap<Option<String>, Vec<PipelineId>> = BTreeMap::new();
-        let Some(by) = &question.group else { return above };
-        let worst = FleetQuestion { order: FleetOrder::Worst, ..question.clone() };
-        let (found, _) = first_of(matched, &worst, (None, question.attention));
-        let found = found.into_iter().take_while(|(_, it)| it.state.needs_attention());
-        let mut lines = Vec::new();
-        for (_, it) in found {
-            let group = by.of(&it.pipeline.declared.about).map(str::to_owned);
+        let place = RankPlace { after: None, limit: question.attention };
+        let mut found = source.worst.page(place).found;
+        found.retain(|it| source.state(&it.name).needs_attention());
+        for it in &found {
+            let group = source.group_of(&it.name, question);
             above.entry(group).or_default().push(it.name.clone());
-            lines.push(it.line(question));
         }
-        if question.after.is_none() && !lines.is_empty() {
-            let all = matched.iter().filter(|it| it.state.needs_attention()).count();
+        if question.after.is_none() && !found.is_empty() {
+            self.lines = found.iter().map(|it| source.line(it, question)).collect();
             self.sections.push(FleetSectionAnswer {
-                pipelines: all as u64,
-                has_more: all > lines.len(),
-                ..section(FleetSectionKind::Attention, lines.len())
+                pipelines: source.attention,
+                has_more: source.attention > found.len() as u64,
+                ..section(FleetSectionKind::Attention, found.len())
             });
-            self.lines = lines;
         }
         above
     }
 
     fn take_group(
         &mut self,
-        name: Option<&str>,
-        mut group: GroupOfPipelines<'_>,
-        above: &[PipelineId],
+        source: &PageSource<'_>,
+        shown: ShownGroup<'_>,
         question: &FleetQuestion,
     ) {
-        let pipelines = group.members.len() as u64;
-        let word = name.unwrap_or_default();
-        let is_few = question.members.is_some_and(|few| group.members.len() <= few);
+        let ShownGroup { name, group, above } = shown;
+        let count = group.members.len();
+        let word = name.as_deref().unwrap_or_default();
+        let is_few = question.members.is_some_and(|few| count <= few);
         let is_open =
             question.expand.contains(word) || (is_few && !question.collapse.contains(word));
         let about = FleetSectionAnswer {
-            name: name.map(str::to_owned),
-            pipelines,
+            name: name.clone(),
+            pipelines: count as u64,
             above: above.len() as u64,
             ..section(FleetSectionKind::Group, 1)
         };
         if !is_open {
             let members = group.members.iter().map(|it| it.name.clone()).collect();
-            let worst = group.worst();
-            let (states, group) = (group.states, name.map(str::to_owned));
-            self.lines.push(FleetLine::Group { group, members, states, worst });
+            let (states, worst) = (group.states, group.worst());
+            self.lines.push(FleetLine::Group { group: name, members, states, worst });
             self.sections.push(FleetSectionAnswer { is_collapsed: true, ..about });
             return;
         }
-        group.members.retain(|it| !above.contains(it.name));
-        let (found, more) = first_of(&group.members, question, (None, question.limit));
+        let mut members = source.members(group, question.order);
+        members.retain(|it| !above.contains(&it.name));
+        let place = RankPlace { after: None, limit: question.limit };
+        let RankedPage { found, more } = RankedPipelines::Found(members).page(place);
         self.sections.push(FleetSectionAnswer { rows: found.len(), has_more: more, ..about });
-        self.lines.extend(found.into_iter().map(|(_, it)| it.line(question)));
+        self.lines.extend(found.iter().map(|it| source.line(it, question)));
     }
 }
 
-impl GroupOfPipelines<'_> {
-    fn worst(&self) -> FleetState {
-        self.members.iter().map(|it| it.state).min().unwrap_or(FleetState::NotDue)
-    }
-
-    fn key(&self, name: Option<&str>, question: &FleetQuestion) -> SortKey {
-        let rank = match question.order {
-            FleetOrder::Worst => self.worst() as i64,
-            FleetOrder::Name => 0,
-            FleetOrder::Next => {
-                let next = self.members.iter().filter_map(|it| it.pipeline.next(question.now));
-                next.map(|(next, _)| next.as_second()).min().unwrap_or(i64::MAX)
-            }
-        };
-        // Those without a group come last: no name sorts behind this one.
-        let name = name.map_or_else(|| "\u{10FFFF}".to_owned(), str::to_owned);
-        SortKey { rank, name }
-    }
+/// A group of a page.
+struct ShownGroup<'a> {
+    name: Option<String>,
+    group: &'a PipelineGroup,
+    /// Its pipelines that have a row of their own above the groups.
+    above: &'a [PipelineId],
 }
 
 fn section(kind: FleetSectionKind, rows: usize) -> FleetSectionAnswer {

@@ -1,7 +1,7 @@
-//! What all requests look into: one entry for each pipeline, by name.
+//! What all requests look into: one entry for each pipeline, by name, and the orders and sums of all of them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
@@ -10,7 +10,11 @@ use interlock_core::id::PipelineId;
 use jiff::Timestamp;
 
 use super::{
-    cells::Quarter, details::UnknownPast, history::PipelineHistory, tallied::TalliedPipeline,
+    cells::Quarter,
+    details::UnknownPast,
+    history::PipelineHistory,
+    index::{FleetIndex, PipelinesByName},
+    tallied::TalliedPipeline,
 };
 use crate::{UnreadableRow, model::fleet::FleetFreshnessAnswer};
 
@@ -20,6 +24,9 @@ const HISTORY_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 /// Pipelines whose past is to be read; more have to be asked for again.
 const WANTED_MAX: usize = 10_000;
 
+/// Pipelines that change by the clock and are looked at before others get a turn.
+const CHANGES_AT_ONCE: usize = 5_000;
+
 /// The fleet's tally: what became of all slots of the last 48 hours, kept up to date by a
 /// [`FleetFollower`](super::FleetFollower).
 #[derive(Clone, Default)]
@@ -27,7 +34,11 @@ pub struct FleetTally(Arc<RwLock<FleetTable>>);
 
 #[derive(Debug, Default)]
 pub(super) struct FleetTable {
-    pub(super) pipelines: BTreeMap<PipelineId, TalliedPipeline>,
+    pipelines: PipelinesByName,
+    /// None while all is counted for the first time: nothing is shown then.
+    index: Option<FleetIndex>,
+    /// Pipelines of which a row of the ledger cannot be read.
+    damaged: BTreeSet<PipelineId>,
     /// Up to when the store's changes are in it.
     pub(super) as_of: Option<Timestamp>,
     /// Why the store's changes cannot be followed now.
@@ -37,6 +48,12 @@ pub(super) struct FleetTable {
     /// Whose past was asked for and is not known: from when on.
     pub(super) wanted: BTreeMap<PipelineId, Quarter>,
     history_bytes: usize,
+}
+
+/// The pipelines together with their orders and sums.
+pub(super) struct IndexedPipelines<'a> {
+    pub(super) pipelines: &'a PipelinesByName,
+    pub(super) index: &'a mut FleetIndex,
 }
 
 impl FleetTally {
@@ -69,6 +86,92 @@ impl fmt::Debug for FleetTally {
 }
 
 impl FleetTable {
+    pub(super) fn pipelines(&self) -> &PipelinesByName {
+        &self.pipelines
+    }
+
+    pub(super) fn pipeline(&self, name: &PipelineId) -> Option<&TalliedPipeline> {
+        self.pipelines.get(name)
+    }
+
+    /// Makes the orders and sums of what was counted; from now on they are kept.
+    pub(super) fn make_index(&mut self, now: Timestamp) {
+        self.index = Some(FleetIndex::of(&mut self.pipelines, now));
+        let damaged = self.pipelines.iter().filter(|(_, it)| it.problem.is_some());
+        self.damaged = damaged.map(|(name, _)| name.clone()).collect();
+    }
+
+    /// The orders and sums at an instant; none while all is counted for the first time.
+    pub(super) fn indexed(&mut self, now: Timestamp) -> Option<IndexedPipelines<'_>> {
+        self.advance(now);
+        let Self { pipelines, index, .. } = self;
+        index.as_mut().map(|index| IndexedPipelines { pipelines, index })
+    }
+
+    /// Looks again at pipelines of which something changes by the clock. Says whether that was all.
+    pub(super) fn advance(&mut self, now: Timestamp) -> bool {
+        let Self { pipelines, index, .. } = self;
+        index.as_mut().is_none_or(|index| index.advance(pipelines, now, CHANGES_AT_ONCE))
+    }
+
+    /// Changes what is kept of a pipeline, and its place in orders and sums with it.
+    pub(super) fn change(
+        &mut self,
+        name: &PipelineId,
+        now: Timestamp,
+        change: impl FnOnce(&mut TalliedPipeline),
+    ) {
+        // The name as it is kept here: orders share its text.
+        let Some((name, pipeline)) = self.pipelines.range_mut(name..=name).next() else { return };
+        let Some(index) = &mut self.index else {
+            change(pipeline);
+            return;
+        };
+        index.take_out(name, pipeline);
+        change(pipeline);
+        index.put_in(name, pipeline, now);
+        if pipeline.problem.is_some() {
+            self.damaged.insert(name.clone());
+        } else if !self.damaged.is_empty() {
+            self.damaged.remove(name);
+        }
+    }
+
+    /// Takes in a pipeline that was not there.
+    pub(super) fn insert(
+        &mut self,
+        name: &PipelineId,
+        mut pipeline: TalliedPipeline,
+        now: Timestamp,
+    ) {
+        self.remove(name);
+        if let Some(index) = &mut self.index {
+            index.put_in(name, &mut pipeline, now);
+        }
+        self.pipelines.insert(name.clone(), pipeline);
+    }
+
+    /// Forgets a pipeline.
+    pub(super) fn remove(&mut self, name: &PipelineId) {
+        self.forget_history(name);
+        self.damaged.remove(name);
+        if let Some(pipeline) = self.pipelines.remove(name)
+            && let Some(index) = &mut self.index
+        {
+            index.take_out(name, &pipeline);
+        }
+    }
+
+    /// Forgets all pipelines but those that are listed.
+    pub(super) fn keep_only(&mut self, listed: &BTreeSet<PipelineId>) {
+        let gone = self.pipelines.keys().filter(|name| !listed.contains(*name));
+        let gone: Vec<_> = gone.cloned().collect();
+        for name in gone {
+            self.remove(&name);
+        }
+        self.unreadable.retain(|name, _| listed.contains(name));
+    }
+
     pub(super) fn freshness(&self) -> FleetFreshnessAnswer {
         FleetFreshnessAnswer {
             as_of: self.as_of,
@@ -85,10 +188,9 @@ impl FleetTable {
             key: "ledger".to_owned(),
             message: message.to_owned(),
         };
-        let own = self
-            .pipelines
-            .iter()
-            .filter_map(|(name, it)| Some((name, it.problem.as_ref()?.message.as_str())));
+        let own = self.damaged.iter().filter_map(|name| {
+            Some((name, self.pipelines.get(name)?.problem.as_ref()?.message.as_str()))
+        });
         let rows = self.unreadable.iter().map(|(name, why)| (name, why.as_str()));
         rows.chain(own).take(max).map(row).collect()
     }
@@ -113,7 +215,7 @@ impl FleetTable {
         }
     }
 
-    /// Keeps what was read of a pipeline's past.
+    /// Keeps what was read of a pipeline's past: orders and sums know nothing of it.
     pub(super) fn keep_history(&mut self, name: &PipelineId, history: PipelineHistory) {
         if self.history_bytes > HISTORY_BYTES_MAX {
             self.forget_half_of_history();

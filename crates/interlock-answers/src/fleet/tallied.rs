@@ -17,6 +17,7 @@ use super::{
     cells::{PackedCells, Quarter},
     history::PipelineHistory,
     seen::{DecidedSlot, OpenSlot, QuarterRange, RecordedSlot, RowProblem, SeenRows},
+    summary::RowSummary,
 };
 use crate::model::fleet::FleetState;
 
@@ -45,6 +46,8 @@ pub(super) struct TalliedPipeline {
     pub(super) history: Option<Box<PipelineHistory>>,
     /// A row of it that could not be read.
     pub(super) problem: Option<Box<RowProblem>>,
+    /// Where lists and sums have it: kept by the index.
+    pub(super) summary: RowSummary,
 }
 
 /// What is declared of it.
@@ -108,6 +111,14 @@ impl SharedParts {
     }
 }
 
+/// A pipeline's row as it is stored.
+#[derive(Clone, Copy)]
+pub(super) struct StoredPipeline<'a> {
+    pub(super) name: &'a PipelineId,
+    pub(super) record: &'a PipelineRecord,
+    pub(super) revision: u64,
+}
+
 /// How a declaration is read.
 pub(super) struct DeclarationParts<'a> {
     pub(super) shared: &'a mut SharedParts,
@@ -119,10 +130,10 @@ impl DeclarationParts<'_> {
     /// counted all the same, and none is planned.
     pub(super) fn declaration(
         &mut self,
-        row: (&PipelineRecord, u64),
+        row: StoredPipeline<'_>,
         watermark: impl Fn(&ScheduleId) -> Option<Timestamp>,
     ) -> Option<(TalliedDeclaration, Option<String>)> {
-        let (record, revision) = row;
+        let StoredPipeline { record, revision, .. } = row;
         if record.retired_at.is_some() {
             return None;
         }
@@ -191,6 +202,7 @@ impl TalliedPipeline {
             incidents: Box::default(),
             history: None,
             problem: None,
+            summary: RowSummary::none(),
         }
     }
 
@@ -228,6 +240,15 @@ impl TalliedPipeline {
         open.sort_unstable_by_key(|slot| (slot.at, slot.place));
         open.truncate(OPEN_KEPT);
         self.open = open.into();
+    }
+
+    /// Whether its schedules are known to be recorded so far.
+    pub(super) fn is_recorded_to(
+        &self,
+        watermark: impl Fn(&ScheduleId) -> Option<Timestamp>,
+    ) -> bool {
+        let mut schedules = self.declared.schedules.iter();
+        schedules.all(|it| watermark(it.start.schedule.id()).is_none_or(|at| at == it.watermark))
     }
 
     /// Takes over how far its schedules are recorded now.

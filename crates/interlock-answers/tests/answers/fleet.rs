@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_answers::{
     FleetFollower, FleetTally, Reader,
-    model::fleet::{FleetAnswer, FleetPlace, FleetQuery, FleetSectionKind, FleetState},
+    model::fleet::{FleetAnswer, FleetOrder, FleetPlace, FleetQuery, FleetSectionKind, FleetState},
 };
 use interlock_store::{Store, block_on, memory::MemoryStore};
 use interlock_store_embedded::EmbeddedStore;
@@ -77,6 +77,46 @@ fn assert_same(tally: &FleetTally, ledger: &RandomLedger) {
         differing(&followed, &recounted),
         differing(&recounted, &followed)
     );
+    for asked in questions() {
+        let shown = |tally: &FleetTally| page(tally, ledger, &asked);
+        // The second answer comes from sums and orders that are kept, the first one made them.
+        let (_first, kept, again) = (shown(tally), shown(tally), shown(&again));
+        assert_eq!(kept, again, "{asked:?}: what is kept is not what is made anew");
+    }
+}
+
+/// One question for each order, grouping and filter.
+fn questions() -> Vec<FleetQuery> {
+    let word = |text: &str| Some(text.to_owned());
+    let orders = [FleetOrder::Worst, FleetOrder::Name, FleetOrder::Next];
+    let groups = [None, word("owner"), word("label:part")];
+    let berlin = |asked: FleetQuery| FleetQuery { tz: word("Europe/Berlin"), ..asked };
+    let mut asked: Vec<_> = orders
+        .into_iter()
+        .flat_map(|order| groups.clone().map(|group| (order, group)))
+        .map(|(order, group)| FleetQuery { order: Some(order), group, ..FleetQuery::default() })
+        .flat_map(|asked| [asked.clone(), berlin(asked)])
+        .collect();
+    for state in ["attention", "failed", "skipped"] {
+        asked.push(FleetQuery { state: vec![state.to_owned()], ..FleetQuery::default() });
+    }
+    asked.push(FleetQuery { q: word("p00"), limit: Some(3), ..FleetQuery::default() });
+    asked
+}
+
+/// What a page says of sums and rows, without reading for it.
+fn page(tally: &FleetTally, ledger: &RandomLedger, asked: &FleetQuery) -> String {
+    let declarations = declared();
+    let now = ledger.clock().now();
+    let reader = Reader { store: &**ledger.store(), declarations: &declarations, now };
+    let answer = block_on(reader.fleet(tally, asked, &|| false)).unwrap();
+    let rows = answer.items.iter().map(|row| {
+        let name = row.pipeline.as_ref().or(row.group.as_ref());
+        format!("{name:?} {:?} {:?} {:?} {:?}", row.state, row.states, row.next, row.counts)
+    });
+    let rows: Vec<_> = rows.collect();
+    let (totals, sections) = (&answer.totals, &answer.sections);
+    format!("{totals:#?} {:#?} {sections:#?} {rows:#?} {:?}", answer.pipelines, answer.next)
 }
 
 #[test]

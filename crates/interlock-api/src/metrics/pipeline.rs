@@ -18,8 +18,8 @@ pub(super) async fn write(
     let store = Arc::clone(surface.open_store()?);
     let declarations = surface.declarations.get().cloned().ok_or_else(ApiError::starting)?;
     let now = store.now().await.map_err(refused)?;
+    let fleet = surface.asked_fleet().await.clone();
     let permit = Arc::clone(&surface.fleet_pages).acquire_owned().await;
-    let fleet = surface.fleet.clone();
     let work = move || {
         let _permit = permit;
         let reader = Reader { store: &*store, declarations: &*declarations, now };

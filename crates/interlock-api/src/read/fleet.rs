@@ -1,6 +1,9 @@
 //! The fleet.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use axum::{Json, extract::State};
 use interlock_answers::{
@@ -32,14 +35,17 @@ async fn fleet(
     source: ReaderSource,
     AskedQuery(asked): AskedQuery<FleetQuery>,
 ) -> Result<Json<FleetAnswer>, ApiError> {
+    let fleet = surface.asked_fleet().await.clone();
     let permit = Arc::clone(&surface.fleet_pages).acquire_owned().await;
     let (store, declarations, now) = source.into_parts();
-    // It looks at a hundred thousand pipelines: on a thread of its own, so that other requests are answered meanwhile.
+    // It reads for its rows: on a thread of its own, so that other requests are answered meanwhile.
     let work = move || {
         let _permit = permit;
-        let began = Instant::now();
+        // From when it first reads: what came before is not time that a row can do without.
+        let began = OnceLock::new();
+        let is_time_left = || began.get_or_init(Instant::now).elapsed() < READ_FOR;
         let reader = Reader { store: &*store, declarations: &*declarations, now };
-        block_on(reader.fleet(&surface.fleet, &asked, &|| began.elapsed() < READ_FOR))
+        block_on(reader.fleet(&fleet, &asked, &is_time_left))
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(answer) => Ok(Json(answer?)),
