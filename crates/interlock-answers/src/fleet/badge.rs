@@ -28,6 +28,7 @@ fn in_a_word(state: FleetState) -> (&'static str, &'static str) {
         FleetState::Failed => ("failed", "red"),
         FleetState::Missed => ("missed", "red"),
         FleetState::Unknown => ("unknown", "lightgrey"),
+        FleetState::NotReady => ("not ready", "orange"),
         FleetState::AtRisk => ("at risk", "orange"),
         FleetState::Late => ("late", "orange"),
         FleetState::CatchingUp => ("catching up", "blueviolet"),

@@ -236,10 +236,11 @@ impl StateFilter {
 
 impl FleetState {
     /// All of them, worst first.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Failed,
         Self::Missed,
         Self::Unknown,
+        Self::NotReady,
         Self::AtRisk,
         Self::Late,
         Self::CatchingUp,
@@ -257,6 +258,7 @@ impl FleetState {
             Self::Failed => "failed",
             Self::Missed => "missed",
             Self::Unknown => "unknown",
+            Self::NotReady => "notReady",
             Self::AtRisk => "atRisk",
             Self::Late => "late",
             Self::CatchingUp => "catchingUp",

@@ -270,10 +270,8 @@ fn state_of(kind: &str) -> Option<FleetState> {
         "RETRY_EXHAUSTED" | "SFN_TIMEOUT" | "POST_RUN_FAILED" | "PIPELINE_SET_ASIDE" => {
             FleetState::Failed
         }
-        "SCHEDULE_MISSED"
-        | "IRREGULAR_SCHEDULE_MISSED"
-        | "VALIDATION_EXHAUSTED"
-        | "SENSOR_DEADLINE_EXPIRED" => FleetState::Missed,
+        "SCHEDULE_MISSED" | "IRREGULAR_SCHEDULE_MISSED" => FleetState::Missed,
+        "VALIDATION_EXHAUSTED" | "SENSOR_DEADLINE_EXPIRED" => FleetState::NotReady,
         "SCHEDULE_UNKNOWN" | "RUN_UNCERTAIN" | "WATCHDOG_DEGRADED" => FleetState::Unknown,
         "SLA_WARNING" | "RELATIVE_SLA_WARNING" | "RUN_STUCK" | "POST_RUN_SENSOR_MISSING" => {
             FleetState::AtRisk

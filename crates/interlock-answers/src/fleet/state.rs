@@ -59,6 +59,7 @@ impl TalliedPipeline {
             FleetState::Failed
             | FleetState::Missed
             | FleetState::Unknown
+            | FleetState::NotReady
             | FleetState::AtRisk
             | FleetState::Late => self.trouble(state, known, now, zone),
             FleetState::CatchingUp => {
@@ -116,7 +117,7 @@ impl TalliedPipeline {
             _ => {
                 let open = self.open.iter().find(|slot| state_of_open(slot, now) == state);
                 match (open, self.incident(state)) {
-                    (_, Some(incident)) => incident.message.to_string(),
+                    (_, Some(incident)) => without_subject(&incident.message).to_owned(),
                     (Some(open), None) => {
                         let deadline = open.breach_at.map_or_else(String::new, at);
                         format!("the {} slot is due by {deadline}", at(open.at))
@@ -201,6 +202,7 @@ impl FleetStatesAnswer {
             FleetState::Failed => &mut self.failed,
             FleetState::Missed => &mut self.missed,
             FleetState::Unknown => &mut self.unknown,
+            FleetState::NotReady => &mut self.not_ready,
             FleetState::AtRisk => &mut self.at_risk,
             FleetState::Late => &mut self.late,
             FleetState::CatchingUp => &mut self.catching_up,
@@ -219,6 +221,7 @@ impl FleetStatesAnswer {
             FleetState::Failed => "failed",
             FleetState::Missed => "missed",
             FleetState::Unknown => "unknown",
+            FleetState::NotReady => "not ready",
             FleetState::AtRisk => "at risk",
             FleetState::Late => "late",
             FleetState::CatchingUp => "catching up",
@@ -267,6 +270,12 @@ fn state_of_place(place: FleetPlace) -> FleetState {
         | FleetPlace::Cancelled
         | FleetPlace::Planned => FleetState::OnTime,
     }
+}
+
+/// What an incident says behind the name of its pipeline, which the row has already.
+fn without_subject(message: &str) -> &str {
+    let about = message.starts_with("Pipeline ").then(|| message.split_once(": ")).flatten();
+    about.map_or(message, |(_subject, what)| what)
 }
 
 /// A reason that fits into a cell of a table.
@@ -326,6 +335,14 @@ mod tests {
         assert!(cut.chars().count() <= REASON_MAX && cut.ends_with('…'), "{cut}");
         assert_eq!(short(&"x".repeat(45)).chars().count(), 45);
         assert_eq!(short("first\nsecond"), "first");
+    }
+
+    #[test]
+    fn an_incident_is_said_without_the_pipeline_that_the_row_names() {
+        let message = "Pipeline orders schedule daily was not ready in time on 2026-02-25: `landed` has not been reported";
+        assert_eq!(without_subject(message), "`landed` has not been reported");
+        assert_eq!(without_subject("The clock: it jumped"), "The clock: it jumped");
+        assert_eq!(without_subject("Pipeline orders failed"), "Pipeline orders failed");
     }
 
     #[test]

@@ -207,6 +207,8 @@ pub enum FleetState {
     Missed,
     /// What became of a slot is not known: of the last one that was decided, or an incident of it is open.
     Unknown,
+    /// A slot was skipped because its data was not there in time, and the incident of it is open.
+    NotReady,
     /// What runs or waits may not be completed in time.
     AtRisk,
     /// Its last slot completed late, or an open one is past its deadline.
@@ -245,6 +247,9 @@ pub struct FleetStatesAnswer {
     /// See [`FleetState::Unknown`].
     #[serde(skip_serializing_if = "is_zero")]
     pub unknown: u64,
+    /// See [`FleetState::NotReady`].
+    #[serde(skip_serializing_if = "is_zero")]
+    pub not_ready: u64,
     /// See [`FleetState::AtRisk`].
     #[serde(skip_serializing_if = "is_zero")]
     pub at_risk: u64,

@@ -80,6 +80,7 @@ pub(super) fn mark(state: FleetState) -> Mark {
         FleetState::Failed => Mark::new("m-failed", "Failed", "is-failed"),
         FleetState::Missed => Mark::new("m-missed", "Missed", "is-missed"),
         FleetState::Unknown => Mark::new("m-unknown", "Unknown", "is-unknown"),
+        FleetState::NotReady => Mark::new("m-skipped", "Not ready", "is-late"),
         FleetState::AtRisk => Mark::new("m-risk", "At risk", "is-late"),
         FleetState::Late => Mark::new("m-late", "Late", "is-late"),
         FleetState::CatchingUp => Mark::new("m-catch", "Catching up", "is-catch"),
@@ -99,6 +100,7 @@ fn why(item: &FleetRowAnswer) -> Option<String> {
         FleetState::Failed => FleetPlace::Failed,
         FleetState::Missed => FleetPlace::Missed,
         FleetState::Unknown => FleetPlace::Unknown,
+        FleetState::NotReady => FleetPlace::Skipped,
         FleetState::Late => FleetPlace::Late,
         FleetState::AtRisk | FleetState::Running => FleetPlace::Running,
         FleetState::CatchingUp
