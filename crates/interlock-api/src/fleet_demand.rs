@@ -53,7 +53,7 @@ impl FleetDemand {
     }
 
     /// Waits until it is asked for.
-    pub(crate) async fn wait(&self) {
+    pub(crate) async fn until_asked(&self) {
         while !self.is_asked() {
             self.asked.notified().await;
         }
@@ -76,7 +76,7 @@ mod tests {
     #[tokio::test]
     async fn the_first_question_starts_the_count_and_waits_a_moment_for_it() {
         let (demand, tally) = (FleetDemand::new(HOUR, MOMENT), FleetTally::default());
-        let mut counting = Box::pin(demand.wait());
+        let mut counting = Box::pin(demand.until_asked());
         assert!(!demand.is_asked() && !is_done(&mut counting).await, "no question, no count");
         let asked_at = Instant::now();
         demand.ask(&tally).await;
@@ -89,6 +89,6 @@ mod tests {
         let (demand, tally) = (FleetDemand::new(Duration::ZERO, MOMENT), FleetTally::default());
         demand.ask(&tally).await;
         assert!(!demand.is_asked());
-        assert!(!is_done(&mut Box::pin(demand.wait())).await, "the thread sleeps");
+        assert!(!is_done(&mut Box::pin(demand.until_asked())).await, "the thread sleeps");
     }
 }

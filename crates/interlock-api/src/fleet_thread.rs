@@ -43,7 +43,7 @@ async fn keep(surface: Arc<Surface>) {
     };
     loop {
         // Bounded by nothing but the end of the interface: without a question there is nothing to do.
-        surface.fleet_demand.wait().await;
+        surface.fleet_demand.until_asked().await;
         follow(&surface, &mut follower).await;
         follower.rest();
         surface.fleet_health.follows();
