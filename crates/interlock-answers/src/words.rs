@@ -2,7 +2,7 @@
 //!
 //! One record has one sentence: commands, HTTP, pages, badges and the simulator's scenarios ask here. There are three sizes.
 //!
-//! - [`headline`] is a sentence: what became of a slot, and why ("Skipped: orders-ready was not reported by 09:20 UTC.").
+//! - [`headline()`] is a sentence: what became of a slot, and why ("Skipped: orders-ready was not reported by 09:20 UTC.").
 //! - [`short_reason`] is the part after the colon for the cell of a table, at most [`SHORT_MAX`] characters
 //!   ("orders-ready not reported by 09:20"). Its times are in the zone of the column head, and do not name it.
 //! - [`full_reason`] is a headline and what else the story knows, for a page about one slot.

@@ -2,7 +2,7 @@
 
 use crate::{FoundRows, READ_MAX, RowsQuery, Store, StoreError, for_each};
 
-/// Parts of what is asked for, in its order, each of no more rows than one [`Store::read_many`](crate::Store::read_many) may ask for,
+/// Parts of what is asked for, in its order, each of no more rows than one [`Store::read_many`] may ask for,
 /// unless one pipeline alone is asked for more.
 pub fn read_batches(queries: &[RowsQuery]) -> Vec<&[RowsQuery]> {
     let (mut batches, mut rest, mut rows, mut count) = (Vec::new(), queries, 0, 0);
