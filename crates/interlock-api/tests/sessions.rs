@@ -70,7 +70,7 @@ impl Site {
         self.ask("POST /session", &[&[form], headers].concat(), &body)
     }
 
-    /// The cookie of somebody who logged in.
+    /// The cookie of a browser that logged in.
     fn cookie(&self) -> String {
         let form = "Content-Type: application/x-www-form-urlencoded";
         let mut stream = TcpStream::connect(self.running.address).unwrap();

@@ -1,6 +1,6 @@
 //! How many groups one commit takes: as many as the store takes well.
 //!
-//! A commit is one call, and whoever waits for it shows no progress meanwhile. Two thousand groups are a moment for a store that is well;
+//! A commit is one call, and the loop that waits for it shows no progress meanwhile. Two thousand groups are a moment for a store that is well;
 //! on a starved machine they took so long that the guard took the engine for hung. So a
 //! commit begins small, grows while the answers are quick, and shrinks when one was slow: a slow store makes the engine slow, not dead.
 
@@ -31,7 +31,7 @@ pub(crate) struct BatchSize {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnsweredCommit {
     pub(crate) groups: usize,
-    /// When it was handed in, and when its answer came, by a clock that nobody sets.
+    /// When it was handed in, and when its answer came, by the monotonic clock.
     pub(crate) asked_at: Duration,
     pub(crate) answered_at: Duration,
 }

@@ -1,4 +1,4 @@
-//! The API, asked within the process as whoever looks at the page.
+//! The API, asked within the process with the browser's own rights.
 //!
 //! The headers by which the API knows who asks, and from which page, are handed on as the browser sent them: it decides, the pages do not.
 

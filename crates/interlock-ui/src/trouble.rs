@@ -72,7 +72,7 @@ impl Trouble {
         }
     }
 
-    /// Whether nobody is known to be asking.
+    /// Whether the caller is unknown.
     pub(crate) fn needs_login(&self) -> bool {
         self.status == StatusCode::UNAUTHORIZED
     }

@@ -29,7 +29,7 @@ pub(crate) struct PagesState {
     pub(crate) clock: Clock,
 }
 
-/// What a browser remembers of how somebody wants to look.
+/// What a browser remembers of how its user wants to look.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Preferences {
     pub(crate) theme: Theme,

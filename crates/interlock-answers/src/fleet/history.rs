@@ -1,4 +1,4 @@
-//! What is known of a pipeline's time before the last 48 hours, kept for a while after somebody asked about it.
+//! What is known of a pipeline's time before the last 48 hours, kept for a while after a page asked about it.
 
 use jiff::Timestamp;
 

@@ -222,7 +222,7 @@ impl SeenRows {
     }
 
     /// The slots of a span within a range that have no row of their own. Where the schedule is not known any more, or is another, they
-    /// are spread evenly: which they were nobody can say, how many there were is kept.
+    /// are spread evenly: which they were is not known, how many there were is kept.
     fn slots_of(
         &self,
         span: &SeenSpan,

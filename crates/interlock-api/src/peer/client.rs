@@ -113,7 +113,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 ) -> io::Result<Response<Incoming>> {
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    // It ends with the answer, or when nobody takes that any more.
+    // It ends with the answer, or when the client has gone.
     tokio::spawn(connection);
     sender.send_request(request).await.map_err(io::Error::other)
 }

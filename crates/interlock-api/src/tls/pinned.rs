@@ -1,6 +1,6 @@
 //! A client that believes exactly the certificates that it was told of.
 //!
-//! Whoever reads the state folder or the store knows the certificate of the process that it asks; no authority and no name is needed.
+//! A process that reads the state folder or the store knows the certificate of the process that it asks; no authority and no name is needed.
 
 use std::{io, net::SocketAddr, sync::Arc};
 

@@ -68,7 +68,7 @@ impl Clock {
     }
 }
 
-/// Declarations that nobody asks for but the zones.
+/// Declarations of which only the zones are asked for.
 #[derive(Debug)]
 pub(crate) struct NoDeclarations;
 
